@@ -66,7 +66,9 @@ def _reading(model: Any) -> str:
         states = running_states(model)
     if states is None:
         return "rolled back"
-    return "one by one" if states.one_by_one else "several"
+    if states.one_by_one:
+        return "one by one"
+    return "several"
 
 
 if __name__ == "__main__":

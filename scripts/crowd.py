@@ -52,7 +52,7 @@ class Crowd:
         self.waits: defaultdict[str, list[float]] = defaultdict(list)
         self.statuses: Counter[int] = Counter()
         self.failures: Counter[str] = Counter()
-        self.wish = {**offer["defaults"], "max_new_tokens": tokens}
+        self.settings = {**offer["defaults"], "max_new_tokens": tokens}
         self.recordings = list(offer["recordings"].values())
 
     async def watch(self, action: Awaitable[None]) -> None:
@@ -69,7 +69,8 @@ class Visitor:
     """One browser tab."""
 
     def __init__(self, crowd: Crowd, chance: random.Random) -> None:
-        self.crowd, self.chance = crowd, chance
+        self.crowd = crowd
+        self.chance = chance
         self.session = uuid4().hex
         # As a proxy on this machine would: each visitor has a share of the page.
         address = ".".join(str(chance.randrange(256)) for _ in range(3))
@@ -81,8 +82,9 @@ class Visitor:
         await self._get("/")
         if self.crowd.recordings:
             raw = await self._get("/" + self.chance.choice(self.crowd.recordings))
-            rounds = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)["rounds"]
-            if not rounds:
+            if raw[:2] == b"\x1f\x8b":
+                raw = gzip.decompress(raw)
+            if not json.loads(raw)["rounds"]:
                 self.crowd.errors.append("a recording without rounds")
             self.crowd.waits["replay"].append(time.perf_counter() - began)
         self.crowd.counts["visits"] += 1
@@ -121,38 +123,49 @@ class Visitor:
         stops: after three deltas, ask twice that it stop.
         """
         prompt = self.chance.choice(PROMPTS)
-        wish = {**self.crowd.wish, "prompt": prompt, "session": self.session}
-        began, heard, expected, over = time.perf_counter(), Counter[str](), 0, False
-        async for delta in self._deltas(wish):
+        fields = {**self.crowd.settings, "prompt": prompt, "session": self.session}
+        began = time.perf_counter()
+        received: Counter[str] = Counter()
+        expected = 0
+        over = False
+        async for delta in self._deltas(fields):
             if delta["next"] < expected:
                 continue
             if delta["seq"] > expected:
                 self.crowd.errors.append(f"a gap before event {delta['seq']}")
-            expected, over = delta["next"], delta["over"]
-            for kind in ("event", "round") if "rounds" in delta else ("event",):
-                heard[kind] += 1
-                if heard[kind] == 1:
+            expected = delta["next"]
+            over = delta["over"]
+            kinds = ["event"]
+            if "rounds" in delta:
+                kinds.append("round")
+            for kind in kinds:
+                received[kind] += 1
+                if received[kind] == 1:
                     self.crowd.waits[kind].append(time.perf_counter() - began)
-            if FULL in (refusal := delta.get("error") or ""):
-                self.crowd.counts["refused"] += 1
-            elif refusal:
-                self.crowd.errors.append(refusal)
-            if stops and heard["event"] == 3 and not over:
+            self._note_error(delta.get("error"))
+            if stops and received["event"] == 3 and not over:
                 stop = {"session": self.session}
                 await asyncio.gather(*(self._post("ask/stop", stop) for _ in range(2)))
         return over
 
-    async def _deltas(self, wish: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    def _note_error(self, error: str | None) -> None:
+        """Note the error of a run, which is none if the queue was full."""
+        if error and FULL in error:
+            self.crowd.counts["refused"] += 1
+        elif error:
+            self.crowd.errors.append(error)
+
+    async def _deltas(self, fields: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """The deltas of a run."""
         client = self.crowd.client
-        async with client.stream("POST", f"/{RUN}", json=wish, headers=self.headers) as answer:
+        async with client.stream("POST", f"/{RUN}", json=fields, headers=self.headers) as answer:
             answer.raise_for_status()
             async for line in answer.aiter_lines():
                 if line.startswith("data: "):
                     yield json.loads(line.removeprefix("data: "))
 
-    async def _post(self, address: str, asked: dict[str, Any]) -> httpx.Response:
-        answer = await self.crowd.client.post(f"/{address}", json=asked, headers=self.headers)
+    async def _post(self, address: str, question: dict[str, Any]) -> httpx.Response:
+        answer = await self.crowd.client.post(f"/{address}", json=question, headers=self.headers)
         return answer.raise_for_status()
 
     async def _get(self, address: str) -> bytes:
@@ -164,7 +177,7 @@ async def _annoy(crowd: Crowd, chance: random.Random, address: str) -> int:
     """Send something that the page never sends; the status of the answer."""
     name = f"{chance.randrange(2**40):x}"
     event = {"fn_index": 0, "session_hash": name}
-    asked: tuple[tuple[str, Any], ...] = (
+    requests: tuple[tuple[str, Any], ...] = (
         ("/gradio_api/call/v2/generate", {"prompt": PROMPTS[0], "max_new_tokens": 512}),
         ("/gradio_api/queue/join", {**event, "data": []}),
         ("/gradio_api/queue/join", {**event, "data": [["x"] * 1000]}),
@@ -172,10 +185,15 @@ async def _annoy(crowd: Crowd, chance: random.Random, address: str) -> int:
         ("/ask/missed", {"seq": name}),
         ("/files/trace", BOMB),
     )
-    path, body = chance.choice(asked)
-    kind, content = ("octet-stream", body) if body is BOMB else ("json", json.dumps(body))
+    path, body = chance.choice(requests)
+    kind = "octet-stream"
+    content = body
+    if body is not BOMB:
+        kind = "json"
+        content = json.dumps(body)
     headers = {"X-Forwarded-For": address, "Content-Type": f"application/{kind}"}
-    return (await crowd.client.post(path, content=content, headers=headers)).status_code
+    answer = await crowd.client.post(path, content=content, headers=headers)
+    return answer.status_code
 
 
 async def crowd_figures(
@@ -202,14 +220,21 @@ async def crowd_figures(
         offer = json.loads(page.split('id="offer">')[1].split("</script>")[0])
         crowd = Crowd(client, offer, tokens)
         deadline = time.monotonic() + seconds
-        turns = takewhile(lambda n: n < times if only else time.monotonic() < deadline, count())
-        chances = [random.Random(f"{seed} {number}") for number in range(visitors)]
-        others = [random.Random(f"stranger {number}") for number in range(strangers)]
-        await asyncio.gather(
-            *(_visit(crowd, chance, turns, only) for chance in chances),
-            *(_disturb(crowd, chance, deadline) for chance in others),
-        )
-    unexpected = {str(one): n for one, n in crowd.statuses.items() if one not in EXPECTED}
+        if only:
+            turns: Iterator[int] = iter(range(times))
+        else:
+            turns = takewhile(lambda _: time.monotonic() < deadline, count())
+        tabs: list[Awaitable[None]] = []
+        for number in range(visitors):
+            chance = random.Random(f"{seed} {number}")
+            tabs.append(_visit(crowd, chance, turns, only))
+        for number in range(strangers):
+            chance = random.Random(f"stranger {number}")
+            tabs.append(_disturb(crowd, chance, deadline))
+        await asyncio.gather(*tabs)
+    unexpected = {
+        str(status): times for status, times in crowd.statuses.items() if status not in EXPECTED
+    }
     return {
         "counts": dict(crowd.counts),
         "errors": len(crowd.errors),

@@ -101,7 +101,9 @@ def machine(report: Report, visit: Visit) -> None:
 
 
 def _version(name: str) -> str | None:
-    return None if find_spec(name) is None else version(name)
+    if find_spec(name) is None:
+        return None
+    return version(name)
 
 
 def copy_rate(device: torch.device, size: int) -> float:
@@ -134,26 +136,28 @@ def bits(report: Report, visit: Visit, shape: Shape) -> None:
     vocab = shape.vocab
     ids = _ids(PROMPT + ROWS, vocab)
     for kernels in kernel_forms(report, vocab, model):
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         engine = make_engine(model, vocab)
         engine.forward(torch.tensor(ids[:PROMPT], device=device), keep=1)
         whole = _logits(engine, ids, PROMPT, ROWS)
-        found["again"] = torch.equal(whole, _logits(engine, ids, PROMPT, ROWS))
+        figures["again"] = torch.equal(whole, _logits(engine, ids, PROMPT, ROWS))
         widths = [_logits(engine, ids, PROMPT, width) for width in range(1, ROWS)]
-        found["widths_equal"] = sum(torch.equal(logits, whole[: len(logits)]) for logits in widths)
-        found["widths"] = len(widths)
+        same_widths = [torch.equal(logits, whole[: len(logits)]) for logits in widths]
+        figures["widths_equal"] = sum(same_widths)
+        figures["widths"] = len(widths)
         difference = max((logits - whole[: len(logits)]).abs().max() for logits in widths)
-        found["largest_difference"] = float(difference)
+        figures["largest_difference"] = float(difference)
         # The last token in another row of its pass: those before it were fed before.
         _logits(engine, ids, PROMPT, ROWS)
-        found["rows_equal"] = sum(
-            torch.equal(_logits(engine, ids, PROMPT + first, ROWS - first)[-1], whole[-1])
-            for first in range(1, ROWS)
-        )
+        same_rows = 0
+        for first in range(1, ROWS):
+            logits = _logits(engine, ids, PROMPT + first, ROWS - first)
+            same_rows += torch.equal(logits[-1], whole[-1])
+        figures["rows_equal"] = same_rows
         if isinstance(engine, static.StaticEngine):
             engine.reserve(4 * PROMPT + 1024)
-            found["in_longer_buffers"] = torch.equal(whole, _logits(engine, ids, PROMPT, ROWS))
-        report(kernels, found)
+            figures["in_longer_buffers"] = torch.equal(whole, _logits(engine, ids, PROMPT, ROWS))
+        report(kernels, figures)
 
 
 @torch.inference_mode()
@@ -251,8 +255,9 @@ class _Speeds:
         self._report("step_seconds", step)
 
         def speedup(gamma: int) -> float:
-            one, wide = widths[1], widths[gamma + 1]
-            return speedup_at(self._acceptance, gamma, step=step, one=one, wide=wide)
+            return speedup_at(
+                self._acceptance, gamma, step=step, one=widths[1], wide=widths[gamma + 1]
+            )
 
         self._gamma = max(range(1, gamma + 1), key=speedup)
         self._report("gamma", self._gamma)
@@ -261,12 +266,12 @@ class _Speeds:
     def rounds(self) -> None:
         """A round with the host in each step, as one program, and with the next one enqueued."""
         settings = Settings(gamma=self._gamma, max_new_tokens=self._visit.tokens, ignore_eos=True)
-        ways: dict[str, tuple[AbstractContextManager[None], bool]] = {
+        forms: dict[str, tuple[AbstractContextManager[None], bool]] = {
             "step by step": (step_by_step(), False),
             "one program": (nullcontext(), False),
             "the next one enqueued": (nullcontext(), True),
         }
-        for name, (context, is_ahead) in ways.items():
+        for name, (context, is_ahead) in forms.items():
             with context:
                 figures = [self._round_figures(settings, is_ahead) for _ in range(2)]
             self._report(name, figures[-1])  # the first one warms up
@@ -308,8 +313,8 @@ class _Speeds:
 def proof(report: Report, visit: Visit) -> None:
     """Chi-square tests of texts that the device draws."""
     for name in ("model", "early-exit", "block"):
-        found = prove(name, visit.proofs, best_device())
-        report(name, {"p_value": found.p_value, "kept": found.kept, "runs": found.runs})
+        proof = prove(name, visit.proofs, best_device())
+        report(name, {"p_value": proof.p_value, "kept": proof.kept, "runs": proof.runs})
 
 
 def cuda_tests(report: Report, visit: Visit) -> None:
@@ -319,7 +324,8 @@ def cuda_tests(report: Report, visit: Visit) -> None:
         [*command, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True
     )
     print(done.stdout[-4000:], done.stderr[-2000:])
-    report("summary", (done.stdout.strip().splitlines() or ["nothing was printed"])[-1])
+    lines = done.stdout.strip().splitlines() or ["nothing was printed"]
+    report("summary", lines[-1])
     if done.returncode:
         raise SystemExit(done.returncode)
 
@@ -344,7 +350,8 @@ def seconds_of(run: Callable[[], object], device: torch.device, repeats: int) ->
     """The device's seconds of one of `repeats` calls, which follow each other."""
     run()
     run()
-    begun, done = Mark(device), Mark(device)
+    begun = Mark(device)
+    done = Mark(device)
     begun.set()
     for _ in range(repeats):
         run()

@@ -15,6 +15,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import tarfile
@@ -124,7 +125,7 @@ def run_step(
 ) -> None:
     """Run a step in a process of its own for at most `limit` seconds; all that it started ends with
     it, and what it has handed over is kept."""
-    log = folder / f"{''.join(c if c.isalnum() else '-' for c in step.name)}.log"
+    log = folder / (re.sub(r"\W|_", "-", step.name) + ".log")
     # A fork has all that was imported. No GPU was asked for before, so that it can use one.
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -142,8 +143,9 @@ def run_step(
         left = -1.0
     if left > 0:  # it has closed its end
         process.join(left)
-        code = process.exitcode
-        outcome.state = DONE if code == 0 else f"failed with exit status {code}"
+        outcome.state = f"failed with exit status {process.exitcode}"
+        if process.exitcode == 0:
+            outcome.state = DONE
     with suppress(ProcessLookupError):
         os.killpg(process.pid or 0, signal.SIGKILL)
     process.join()
@@ -215,8 +217,12 @@ def _cells(figures: dict[str, Any], vllm: float | None) -> list[str]:
     target_floor = figures["target_floor_seconds"]
     draft_floor = figures["draft_floor_seconds"]
     # Figures that were read from a file have texts as keys.
-    one = {int(width): seconds for width, seconds in figures["pass_seconds"].items()}[1]
+    pass_seconds = {int(width): seconds for width, seconds in figures["pass_seconds"].items()}
+    target_pass = pass_seconds[1]
     step = figures.get("step_seconds")
+    step_cell = ""
+    if step is not None:
+        step_cell = f"{step * 1e3:.2f} ms, {draft_floor / step:.0%}"
     rates = figures.get("tokens_per_second", {})
     counts = figures.get("kernels", {})
     ahead = figures.get("the next one enqueued", {})
@@ -228,8 +234,8 @@ def _cells(figures: dict[str, Any], vllm: float | None) -> list[str]:
         _rate(rates.get("generate()")),
         _rate(rates.get("generate(assistant)")),
         _rate(vllm),
-        f"{one * 1e3:.2f} ms, {target_floor / one:.0%}",
-        "" if step is None else f"{step * 1e3:.2f} ms, {draft_floor / step:.0%}",
+        f"{target_pass * 1e3:.2f} ms, {target_floor / target_pass:.0%}",
+        step_cell,
         ", ".join(map(str, counts.values())),
         _milliseconds(ahead.get("milliseconds_between_rounds")),
     ]
@@ -252,8 +258,9 @@ def pack(file: Path) -> None:
 
 def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     path = Path(member.name)
-    is_left_out = path.suffix in LEFT_OUT or "__pycache__" in path.parts
-    return None if is_left_out else member
+    if path.suffix in LEFT_OUT or "__pycache__" in path.parts:
+        return None
+    return member
 
 
 def read_outcomes(file: Path) -> list[Outcome]:

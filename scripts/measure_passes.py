@@ -13,7 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -33,6 +33,8 @@ SIZES = {
 }
 CONTEXT = 64  # tokens that are in the cache before a pass
 LONG = 256  # tokens of a prompt that is read at once
+MakeEngine: TypeAlias = Callable[[Any, int], StateEngine]
+"""Makes an engine of a model and the size of its vocabulary."""
 
 
 def main() -> None:
@@ -45,33 +47,40 @@ def main() -> None:
         model = random_model(SIZES[name]).bfloat16()
         least = floor(model, CONTEXT, "compiled", torch.device("cpu"))
         print(f"{name}, reading its bytes: {1000 * least.seconds:.1f}")
-        for form, engine in (
-            ("compiled, bf16", CompiledEngine),
-            ("modules, bf16", EagerEngine),
-            ("modules, fp32", EagerEngine),
-        ):
-            used = model.float() if "fp32" in form else model
-            row = times(engine, used, options.repeats)
-            print(f"{name}, {form}:", " ".join(f"{1000 * one:.1f}" for one in row), flush=True)
+        _print_times(f"{name}, compiled, bf16", CompiledEngine, model, options.repeats)
+        _print_times(f"{name}, modules, bf16", EagerEngine, model, options.repeats)
+        _print_times(f"{name}, modules, fp32", EagerEngine, model.float(), options.repeats)
+
+
+def _print_times(name: str, engine: MakeEngine, model: Any, repeats: int) -> None:
+    milliseconds = [f"{1000 * seconds:.1f}" for seconds in times(engine, model, repeats)]
+    print(f"{name}:", " ".join(milliseconds), flush=True)
 
 
 @torch.inference_mode()
-def times(engine: Callable[[Any, int], StateEngine], model: Any, repeats: int) -> list[float]:
+def times(engine: MakeEngine, model: Any, repeats: int) -> list[float]:
     """Seconds of passes over one to six tokens after `CONTEXT` others, and over a prompt."""
-    running, vocab = engine(model, model.config.vocab_size), model.config.vocab_size
-    found = []
-    for before, count in (*((CONTEXT, n) for n in range(1, 7)), (0, LONG)):
-        running.rollback(0)
-        if before:
-            running.forward(torch.arange(before), 1)
-        taken = []
-        for _ in range(repeats + 1):
-            running.rollback(before)
-            start = time.perf_counter()
-            running.forward(torch.arange(count) % vocab, 1 if count == LONG else count)
-            taken.append(time.perf_counter() - start)
-        found.append(statistics.median(taken[1:]))
-    return found
+    vocab = model.config.vocab_size
+    running = engine(model, vocab)
+    running.forward(torch.arange(CONTEXT), 1)
+    medians = []
+    for width in range(1, 7):
+        medians.append(_median_seconds(running, CONTEXT, torch.arange(width), width, repeats))
+    medians.append(_median_seconds(running, 0, torch.arange(LONG) % vocab, 1, repeats))
+    return medians
+
+
+def _median_seconds(
+    running: StateEngine, context: int, ids: torch.Tensor, keep: int, repeats: int
+) -> float:
+    """Median seconds of a pass after the first `context` tokens. keep: rows of logits."""
+    seconds = []
+    for _ in range(repeats + 1):
+        running.rollback(context)
+        start = time.perf_counter()
+        running.forward(ids, keep)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])  # the first one warms up
 
 
 if __name__ == "__main__":

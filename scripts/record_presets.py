@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.base.environment import BUILTIN
@@ -39,37 +40,42 @@ def main() -> None:
     leave_one_to_the_page()  # as the page itself does
     for name in options.pairs:
         presets = (*presets_of(name), *recorded_of(name))
-        wanted = [one for one in presets if options.only is None or one.name in options.only]
-        pair = load_pair(name) if wanted else None
-        for preset in wanted:
+        if options.only is not None:
+            presets = tuple(preset for preset in presets if preset.name in options.only)
+        if not presets:
+            continue
+        pair = load_pair(name)
+        for preset in presets:
             path = options.out / f"{preset.name}.json.gz"
             runs = [_raced(pair, name, preset) for _ in range(options.runs)]
-            runs.sort(key=lambda trace: compute_metrics(trace).speedup or 0.0)
-            kept = runs[len(runs) // 2]
-            kept.save(path)
-            speedup = compute_metrics(kept).speedup or 0.0
-            _check_text(kept)
-            print(f"{file_summary(path)}, {speedup:.2f} times the speed")
+            runs.sort(key=_speedup)
+            median = runs[len(runs) // 2]
+            median.save(path)
+            _check_text(median)
+            print(f"{file_summary(path)}, {_speedup(median):.2f} times the speed")
     total = sum(path.stat().st_size for path in options.out.glob("*.json.gz"))
     print(f"{total:,} bytes together")
     if total > MAX_BYTES:
         raise SystemExit(f"the recordings hold {total:,} bytes, more than {MAX_BYTES:,}.")
 
 
+def _speedup(trace: Trace) -> float:
+    return compute_metrics(trace).speedup or 0.0
+
+
 def _check_text(trace: Trace) -> None:
     """Greedy lanes write one text: a recording in which they part would say the opposite of what
     it is for. Raises `SystemExit`."""
-    if trace.header.settings.temperature == 0 and trace.text("speculative") != trace.text(
-        "baseline"
-    ):
+    is_greedy = trace.header.settings.temperature == 0
+    if is_greedy and trace.text("speculative") != trace.text("baseline"):
         raise SystemExit(
             "the lanes of a greedy run part: take another prompt, or look for the bug."
         )
 
 
-def _raced(pair: object, name: str, preset: Preset) -> Trace:
+def _raced(pair: Any, name: str, preset: Preset) -> Trace:
     settings = Settings(**preset.settings_on(name))
-    return Trace.from_events(race(pair, preset.prompt, settings))  # type: ignore[arg-type]
+    return Trace.from_events(race(pair, preset.prompt, settings))
 
 
 if __name__ == "__main__":

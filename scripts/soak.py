@@ -72,7 +72,7 @@ SHORT = Plan(
 
 def main() -> int:
     """Serve the page, run the test and print its results; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--short", action="store_true", help="a quarter of a minute in all")
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
@@ -85,7 +85,8 @@ def main() -> int:
 
     worker, page = start_page()
     page.serve(quiet=True)
-    figures = soaked(page, page.url.rstrip("/"), SHORT if options.short else Plan())
+    plan = SHORT if options.short else Plan()
+    figures = soaked(page, page.url.rstrip("/"), plan)
     if options.json:
         Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
     _print(figures)
@@ -118,11 +119,10 @@ def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
     del runs["strangers"]
     crowd |= {"before": before, "after": after}
     runs |= {"before": first, "after": last}
-    problems = [
-        *_problems("crowd", crowd, plan.flat),
-        *(f"strangers: {times} times {what}" for what, times in strangers["errors"].items()),
-        *_problems("runs", runs, plan.flat),
-    ]
+    problems = list(_problems("crowd", crowd, plan.flat))
+    for error, times in strangers["errors"].items():
+        problems.append(f"strangers: {times} times {error}")
+    problems += _problems("runs", runs, plan.flat)
     return {"strangers": strangers, "crowd": crowd, "runs": runs, "problems": problems}
 
 
@@ -142,24 +142,29 @@ def census(page: Any, steady: int) -> Census:
     while time.monotonic() < deadline:
         # Only then, as to look through all objects takes a fifth of a second of a processor.
         if not _streams(page) and not _events(page):
-            now = _census(page)
-            if not now["generators"]:
+            latest = _census(page)
+            if not latest["generators"]:
                 break
         time.sleep(0.5)
     else:
-        now = _census(page)
-    still = 0
-    while still < steady and time.monotonic() < deadline + SETTLING:
+        latest = _census(page)
+    unchanged = 0
+    while unchanged < steady and time.monotonic() < deadline + SETTLING:
         time.sleep(1.0)
-        again = _census(page)
-        least = {name: min(now[name], again[name]) for name in ("server", "worker")}
-        still = still + 1 if least == {name: now[name] for name in least} else 0
-        now = again | least
-    return now
+        before = latest
+        latest = _census(page)
+        has_fallen = False
+        for name in ("server", "worker"):
+            if latest[name] < before[name]:
+                has_fallen = True
+            else:
+                latest[name] = before[name]
+        unchanged = 0 if has_fallen else unchanged + 1
+    return latest
 
 
 def _streams(page: Any) -> list[Any]:
-    return [one for one in page.iterators.values() if one is not None]
+    return [stream for stream in page.iterators.values() if stream is not None]
 
 
 def _events(page: Any) -> int:
@@ -177,20 +182,20 @@ def _census(page: Any) -> Census:
     gc.collect()
     # glibc returns freed memory, so that peaks do not count as growth.
     getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
-    things = gc.get_objects()
-    codes = [one.gi_code for one in things if isinstance(one, GeneratorType)]
-    codes += [one.ag_code for one in things if isinstance(one, AsyncGeneratorType)]
-    ours = [code for code in codes if "specviz" in code.co_filename]
-    runs = [one for one in things if isinstance(one, Run) and not one.over]
+    objects = gc.get_objects()
+    codes = [item.gi_code for item in objects if isinstance(item, GeneratorType)]
+    codes += [item.ag_code for item in objects if isinstance(item, AsyncGeneratorType)]
+    generators = [code for code in codes if "specviz" in code.co_filename]
+    runs = [item for item in objects if isinstance(item, Run) and not item.over]
     server = psutil.Process()
     children = server.children()
     return {
         "server": _resident(server),
         "worker": _resident(*children),
         # The number of idle threads in the pool for handlers varies; all others must not grow.
-        "threads": sum("AnyIO" not in one.name for one in threading.enumerate()),
+        "threads": sum("AnyIO" not in thread.name for thread in threading.enumerate()),
         "processes": len(children),
-        "generators": len(ours),
+        "generators": len(generators),
         "streams": len(_streams(page)),
         "events": _events(page),
         "runs": len(runs),
@@ -198,27 +203,31 @@ def _census(page: Any) -> Census:
 
 
 def _problems(part: str, figures: dict[str, Any], flat: float) -> Iterator[str]:
-    yield from (f"{part}: {one}" for one in figures["first_errors"])
+    for error in figures["first_errors"]:
+        yield f"{part}: {error}"
     for name, old in figures["before"].items():
-        new, most = figures["after"][name], old * (1 + flat) if isinstance(old, float) else old
-        if new > most:
+        new = figures["after"][name]
+        limit = old
+        if isinstance(old, float):  # memory
+            limit *= 1 + flat
+        if new > limit:
             yield f"{part}: {name} grew from {old:g} to {new:g}"
 
 
 def _resident(*processes: psutil.Process) -> float:
-    size: int = sum(one.memory_info().rss for one in processes)
+    size: int = sum(process.memory_info().rss for process in processes)
     return round(size / 2**20, 1)
 
 
 def _print(figures: dict[str, Any]) -> None:
     print(f"strangers: {figures['strangers']}")
     for part in ("crowd", "runs"):
-        one = figures[part]
-        print(f"{part}: {one['seconds']} s, errors {one['errors']}, {one['counts']}")
-        for kind, waits in one["waits"].items():
+        results = figures[part]
+        print(f"{part}: {results['seconds']} s, errors {results['errors']}, {results['counts']}")
+        for kind, waits in results["waits"].items():
             print(f"  first {kind}: p50 {waits['p50']} s, p95 {waits['p95']} s")
-        for name, old in one["before"].items():
-            print(f"  {name}: {old} -> {one['after'][name]}")
+        for name, old in results["before"].items():
+            print(f"  {name}: {old} -> {results['after'][name]}")
     print(*figures["problems"] or ["no failures, no growth, nothing left"], sep="\n")
 
 

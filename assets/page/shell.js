@@ -71,8 +71,8 @@ export class Shell {
   /** @param {Address} address */
   summarise({ chosen, settings: { gamma, gamma_policy: policy, temperature, max_new_tokens: length } }) {
     const sampling = temperature === 0 ? "greedy" : `T ${temperature}`;
-    const most = `γ ${policy === "fixed" ? "" : "≤ "}${gamma}`;
-    this.#panelButton?.setAttribute("title", `${most} · ${sampling} · ${plural(Number(length), "token")}`);
+    const guesses = policy === "fixed" ? `γ ${gamma}` : `γ ≤ ${gamma}`;
+    this.#panelButton?.setAttribute("title", `${guesses} · ${sampling} · ${plural(Number(length), "token")}`);
     for (const button of document.querySelectorAll("button.preset")) {
       button.setAttribute("aria-pressed", String(button.textContent?.trim() === chosen?.name));
     }

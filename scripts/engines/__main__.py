@@ -44,7 +44,9 @@ from .deployments import (
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEXTS = 400  # whose frequencies are counted
 AT_ONCE = 1000  # texts in one request, of which vLLM allows 1,024
-ALONE, FEW, DRAWN = "alone", "few words", "few words, drawn there"
+ALONE = "alone"
+FEW = "few words"
+DRAWN = "few words, drawn there"
 RESULTS = {True: "passed", False: "FAILED", None: "found"}
 Row = tuple[str, Finding]
 Named = tuple[str, Callable[[], Finding]]
@@ -52,7 +54,8 @@ Named = tuple[str, Callable[[], Finding]]
 
 def deployments(folder: Path) -> Iterator[Deployment]:
     """The ways to serve, the plainest first."""
-    target, draft = ASSETS / "pair" / "target", ASSETS / "pair" / "draft"
+    target = ASSETS / "pair" / "target"
+    draft = ASSETS / "pair" / "draft"
     ngram = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
     yield Deployment(ALONE, target, draft)
     yield Deployment("its own draft", target, draft, speculating({"model": str(draft)}))
@@ -105,17 +108,23 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     """The findings as Markdown."""
     yield "| server | check | result | seconds | figures |"
     yield "|---|---|---|---|---|"
-    for name, one in rows:
-        yield f"| {name} | {one.check} | {RESULTS[one.passed]} | {one.seconds:.0f} | {one.says} |"
+    for name, finding in rows:
+        result = RESULTS[finding.passed]
+        yield f"| {name} | {finding.check} | {result} | {finding.seconds:.0f} | {finding.says} |"
 
 
 def write(file: Path, version: str, rows: Sequence[Row]) -> None:
     """All findings, and what they were found with."""
-    where = {"engine": f"vLLM {version}", "python": platform.python_version()}
-    machine = {"platform": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()}
-    findings = [{"server": name, **asdict(one)} for name, one in rows]
-    whole = {**where, **machine, "gamma": GAMMA, "findings": findings}
-    file.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+    results = {
+        "engine": f"vLLM {version}",
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "gamma": GAMMA,
+        "findings": [{"server": name, **asdict(finding)} for name, finding in rows],
+    }
+    file.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,11 +137,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     planned = list(deployments(options.output / "few-words"))
-    names = [one.name for one in planned]
-    if unknown := set(options.only or ()) - set(names):
+    names = [deployment.name for deployment in planned]
+    unknown = set(options.only or ()) - set(names)
+    if unknown:
         parser.error(f"no server is named {unknown.pop()!r}: choose from {', '.join(names)}.")
     version = installed(options.vllm)
-    python, rows = options.vllm.absolute() / "bin" / "python", []
+    python = options.vllm.absolute() / "bin" / "python"
+    rows: list[Row] = []
     for deployment in planned:
         if options.only and deployment.name not in options.only:
             continue
@@ -140,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(row)
             write(options.output / "results.json", version, rows)
     print(*table(rows), f"All figures: {options.output / 'results.json'}", sep="\n")
-    return int(any(one.passed is False for _, one in rows))
+    return int(any(finding.passed is False for _, finding in rows))
 
 
 if __name__ == "__main__":

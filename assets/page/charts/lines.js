@@ -70,7 +70,9 @@ function shapesOf({ x: [x0], ticksY, lines, area, margin }, place, width) {
   }
   for (const { points, key, isLater, isThin, hasHead } of lines) {
     if (!points.length) continue;
-    const name = `sv-line${isLater ? " is-later" : ""}${isThin ? " is-thin" : ""}`;
+    let name = "sv-line";
+    if (isLater) name += " is-later";
+    if (isThin) name += " is-thin";
     shapes.push({ tag: "path", class: name, "data-key": key, d: path(points.map(place)) });
     if (!hasHead) continue;
     const { x: cx, y: cy } = place(points[points.length - 1]);

@@ -81,7 +81,8 @@ function keysOf(traces) {
 /** How a trace is drawn, for the style sheet. @param {ChartTrace} trace */
 function dashOf({ type, mode = "lines", line }) {
   if (type === "bar") return "bar";
-  return mode === "markers" ? "point" : line?.dash ?? "solid";
+  if (mode === "markers") return "point";
+  return line?.dash ?? "solid";
 }
 
 /** A chart in a sentence: the range of each of its lines. @param {ChartTrace[]} traces */
@@ -92,7 +93,8 @@ function saidOf(traces) {
     const text = (/** @type {number} */ value) => String(Number(value.toFixed(2)));
     const low = text(Math.min(...values));
     const high = text(Math.max(...values));
-    return `${name ?? "values"} ${low === high ? low : `from ${low} to ${high}`}`;
+    const range = low === high ? low : `from ${low} to ${high}`;
+    return `${name ?? "values"} ${range}`;
   });
   return `${parts.filter(Boolean).join("; ") || "no values yet"}.`;
 }

@@ -282,7 +282,8 @@ function groupOf({ measured, status }) {
 /** @param {number} size */
 function bytes(size) {
   const units = ["B", "kB", "MB", "GB", "TB"];
-  const place = Math.min(Math.floor(Math.log10(Math.max(size, 1)) / 3), units.length - 1);
-  const value = size / 1000 ** place;
-  return `${value.toFixed(value < 10 && place ? 1 : 0)} ${units[place]}`;
+  const exponent = Math.min(Math.floor(Math.log10(Math.max(size, 1)) / 3), units.length - 1);
+  const value = size / 1000 ** exponent;
+  const digits = value < 10 && exponent ? 1 : 0;
+  return `${value.toFixed(digits)} ${units[exponent]}`;
 }

@@ -76,8 +76,11 @@ export class Compare {
 
   #fill() {
     const sides = this.#sides;
-    const made = element("p", "", sides.map(({ name, origin, trace }) =>
-      `${name}: ${origin}${trace.end ? "" : ", not finished"}`).join(" · "));
+    const origins = sides.map(({ name, origin, trace }) => {
+      const state = trace.end ? "" : ", not finished";
+      return `${name}: ${origin}${state}`;
+    });
+    const made = element("p", "", origins.join(" · "));
     this.#body.replaceChildren(
       element("p", "sv-lead", lead(sides)), made,
       titled("What differs", ...settings(sides)), titled("Figures", figures(sides)),
@@ -193,7 +196,9 @@ function decided({ found: one }, { found: other }) {
   if (one?.doubt || other?.doubt) return " A ratio that is uncertain decides nothing.";
   if (!one?.spread || !other?.spread) return "";
   const overlap = one.spread.low <= other.spread.high && other.spread.low <= one.spread.high;
-  return ` Their spreads ${overlap ? "overlap, so the difference may be chance" : "do not overlap"}.`;
+  return overlap
+    ? " Their spreads overlap, so the difference may be chance."
+    : " Their spreads do not overlap.";
 }
 
 /** What two machines mean for the comparison; empty for one. @type {(one: Side, other: Side) => string} */
@@ -209,12 +214,14 @@ const laneText = (lane) => (lane === ALONE ? "target alone" : "with drafts");
 // Both runs' tokens against their clocks, in one drawing of so many px with its key.
 /** @type {(sides: Side[], width: number) => HTMLElement[]} */
 function chart(sides, width) {
-  const lines = sides.flatMap(({ name, trace }, run) => curves(trace.rounds).map((points, i) => ({
-    points,
-    isThin: true,
-    key: i ? `${RUNS[run]}-alone` : RUNS[run],
-    text: `${name.toLowerCase()}, ${laneText(i ? ALONE : OURS)}`,
-  })));
+  const lines = sides.flatMap(({ name, trace }, run) => {
+    const side = name.toLowerCase();
+    const [ours, alone] = curves(trace.rounds);
+    return [
+      { points: ours, isThin: true, key: RUNS[run], text: `${side}, ${laneText(OURS)}` },
+      { points: alone, isThin: true, key: `${RUNS[run]}-alone`, text: `${side}, ${laneText(ALONE)}` },
+    ];
+  });
   const most = ends(lines.map(({ points }) => points));
   const spoken = lines.map(({ points, text }) => {
     const end = points[points.length - 1];
@@ -299,7 +306,11 @@ function passage({ name, trace }, text, shared, isApart) {
   const first = isApart ? /^(\s*\S+|\s+)/.exec(text.slice(shared))?.[0] ?? "" : "";
   const label = `Text of the ${name.toLowerCase()} run`;
   const before = element("span", "sv-shared", ...written(text.slice(0, shared)));
-  const mark = isApart ? [element("mark", "", ...(first ? written(first) : ["the end"]))] : [];
+  const mark = /** @type {HTMLElement[]} */ ([]);
+  if (isApart) {
+    const rest = first ? written(first) : ["the end"];
+    mark.push(element("mark", "", ...rest));
+  }
   const words = element(
     "p",
     "sv-passage",

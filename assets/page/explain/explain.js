@@ -117,25 +117,28 @@ export class Explain {
     this.#isCode = tokensOf(round).some((token) => code.has(token));
     this.#dialog.classList.toggle("is-code", this.#isCode);
     this.#steps = stepsOf(round, trace);
-    const isAlone = round.lane === "baseline";
     find(this.#dialog, ".sx-save").hidden = !round.drafted.length;
     const count = trace.rounds.filter((one) => one.lane === round.lane).length;
-    const kind = isAlone ? "Pass" : "Round";
+    const kind = round.lane === "baseline" ? "Pass" : "Round";
     find(this.#dialog, "#sx-title").textContent = `${kind} ${round.index + 1} of ${count}, slowly`;
     for (const button of this.#dialog.querySelectorAll("[data-cross]")) {
       button.setAttribute("aria-pressed", String(button.getAttribute("data-cross") === round.lane));
     }
-    for (const [go, by] of /** @type {const} */ ([["back", -1], ["on", 1]])) {
-      const button = find(this.#dialog, `[data-go=${go}]`, HTMLButtonElement);
-      button.setAttribute("aria-label", `${by > 0 ? "Next" : "Previous"} ${isAlone ? "pass" : "round"}`);
-      button.setAttribute("aria-disabled", String(!this.#neighbour(by)));
-    }
+    this.#labelNeighbour("back", -1, `Previous ${kind.toLowerCase()}`);
+    this.#labelNeighbour("on", 1, `Next ${kind.toLowerCase()}`);
     const chapters = [...new Set(this.#steps.map(({ chapter }) => chapter))];
     find(this.#dialog, ".sx-chapters").replaceChildren(...chapters.map((chapter) => {
       const button = element("button", "", chapter, { dataset: { chapter } });
       return element("li", "", button);
     }));
     this.#moveTo(0);
+  }
+
+  /** @type {(go: "back" | "on", by: -1 | 1, label: string) => void} */
+  #labelNeighbour(go, by, label) {
+    const button = find(this.#dialog, `[data-go=${go}]`, HTMLButtonElement);
+    button.setAttribute("aria-label", label);
+    button.setAttribute("aria-disabled", String(!this.#neighbour(by)));
   }
 
   /** @param {number} place */
@@ -172,10 +175,16 @@ export class Explain {
   }
 
   #labelMoves() {
-    const isLast = this.#place === this.#steps.length - 1;
-    find(this.#dialog, "[data-by='1']").textContent = !isLast ? "Next" : this.#neighbour(1)
-      ? `Next ${this.#round?.lane === "baseline" ? "pass" : "round"}` : "Close";
+    find(this.#dialog, "[data-by='1']").textContent = this.#nextLabel();
     find(this.#dialog, "[data-by='-1']").setAttribute("aria-disabled", String(this.#place === 0));
+  }
+
+  /** What the button does that goes on. */
+  #nextLabel() {
+    const isLast = this.#place === this.#steps.length - 1;
+    if (!isLast) return "Next";
+    if (!this.#neighbour(1)) return "Close";
+    return this.#round?.lane === "baseline" ? "Next pass" : "Next round";
   }
 
   /** @param {number} by steps; past the last one the next round follows */

@@ -129,7 +129,10 @@ const NOT_FASTER = "More tokens in a round are not always faster: each guess cos
 /** @param {number} seconds */
 export function milliseconds(seconds) {
   const value = 1000 * seconds;
-  return `${fixed(value, value < 0.1 ? 3 : value < 100 ? 2 : 0)}\u00a0ms`;
+  let digits = 0;
+  if (value < 0.1) digits = 3;
+  else if (value < 100) digits = 2;
+  return `${fixed(value, digits)}\u00a0ms`;
 }
 
 /**

@@ -76,10 +76,11 @@ const upTo = (tokens, judged) =>
 /** @type {(facts: RoundFacts) => Step} */
 function guess({ round, trace, isGreedy }) {
   const { drafted } = round;
-  const count = plural(drafted.length, "token");
+  let sentence = guessed(trace.header, plural(drafted.length, "token"), isGreedy);
+  if (endedUnsure(round, trace)) sentence += ` ${UNSURE}`;
   return {
     chapter: "Guess",
-    sentence: guessed(trace.header, count, isGreedy) + (endedUnsure(round, trace) ? ` ${UNSURE}` : ""),
+    sentence,
     note: isGreedy ? GREEDY : AS_USED,
     tokens: upTo(drafted, 0),
     until: "draft",
@@ -109,8 +110,8 @@ function guessed({ settings, draft }, count, isGreedy) {
       + `the target’s tokens: ${count}.`;
   }
   const among = draft?.shared ? "the tokens that the target has too" : "all tokens";
-  const how = isGreedy ? "takes its first choice" : `has chances q for ${among}, draws one`;
-  return `${who} ${count}, one after the other: each time it ${how}, and goes on from it.`;
+  const choice = isGreedy ? "takes its first choice" : `has chances q for ${among}, draws one`;
+  return `${who} ${count}, one after the other: each time it ${choice}, and goes on from it.`;
 }
 
 /**
@@ -218,7 +219,7 @@ function judgement({ round, isCopied, isGreedy, rule }, token, place) {
   if (!isGreedy) {
     const { odds, draw: u } = oddsAndDraw(token);
     return `${word} is a copy with q = 1, so it is accepted with the target’s own chance of it, p = ${odds}; `
-      + `the draw was ${u}, so it was ${isKept ? "accepted" : "rejected"}.`;
+      + `the draw was ${u}, so it was ${token.outcome}.`;
   }
   if (isKept) return `The target’s first choice here is ${word} too, so the copied token is accepted.`;
   const first = `“${visible(token.top_p?.[0]?.text ?? "")}”`;

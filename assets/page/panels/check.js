@@ -167,16 +167,22 @@ export class Check {
 }
 
 /** Whether a second run was the same. @param {{ same: boolean, lines: string[] }} result */
-const foundAgain = ({ same, lines: [answer, ...more] }) => [
-  element("p", `sv-lead sv-found is-${same ? "tie" : "bug"}`, answer),
-  ...[...more, TIMES].map((line) => element("p", "", line)),
-];
+function foundAgain({ same, lines: [answer, ...differences] }) {
+  const kind = same ? "is-tie" : "is-bug";
+  return [
+    element("p", `sv-lead sv-found ${kind}`, answer),
+    ...differences.map((line) => element("p", "", line)),
+    element("p", "", TIMES),
+  ];
+}
 
 /** Why two lanes parted, as a verdict, the reasons and a table. @param {DifferenceResult} result */
 function found({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
   const head = ["the place, scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
-  const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) =>
-    [name, chance(p), chance(other), `${apart < 0 ? "−" : "+"}${number(Math.abs(apart))}`]);
+  const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) => {
+    const sign = apart < 0 ? "−" : "+";
+    return [name, chance(p), chance(other), sign + number(Math.abs(apart))];
+  });
   const control = `Rounding moves logits by up to ${number(rounding)} nats here. As a control the target `
     + `drafted for itself: ${held} of ${judged} guesses held.`;
   const items = reasons.map((reason) => element("li", "", reason));

@@ -54,8 +54,9 @@ export function showGreedy(body, rounds, trace, check) {
  * @param {Header} header
  */
 function rounding(header) {
-  const shared = header.source ? "" : `Both lanes compute with ${arithmeticOf(header)}.`;
-  return `${shared} ${header.target.form === "compiled" ? MUST_AGREE : MAY_PART}`.trim();
+  const agreement = header.target.form === "compiled" ? MUST_AGREE : MAY_PART;
+  if (header.source) return agreement;
+  return `Both lanes compute with ${arithmeticOf(header)}. ${agreement}`;
 }
 
 /**
@@ -67,10 +68,10 @@ function rounding(header) {
  */
 function flow(name, tokens, { code, isCut = false, isApart = false }) {
   const words = tokens.map((token) => {
-    const isCode = code.has(token);
-    return element("span", isCode ? "is-code" : "", token.text.replaceAll("\n", isCode ? "¶\n" : "¶"));
+    if (code.has(token)) return element("span", "is-code", token.text.replaceAll("\n", "¶\n"));
+    return element("span", "", token.text.replaceAll("\n", "¶"));
   });
-  const className = `sv-flow${isApart ? " is-apart" : ""}`;
+  const className = isApart ? "sv-flow is-apart" : "sv-flow";
   return element("div", className, element("small", "", name), element("p", "", isCut ? "… " : "", ...words));
 }
 

@@ -123,7 +123,8 @@ function difference({ m, costs, speedup, formula }) {
     const more = surplus > 0 ? "more" : "fewer";
     reasons.push(`the verdicts, which come in clusters, yield ${more} tokens than that`);
   }
-  return `${TEXTBOOK}.${reasons.length ? ` But ${reasons.join(", and ")}.` : ""}`;
+  if (!reasons.length) return `${TEXTBOOK}.`;
+  return `${TEXTBOOK}. But ${reasons.join(", and ")}.`;
 }
 
 // Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
@@ -166,9 +167,10 @@ function misreadings({ m, costs, speeds }) {
     ],
   ];
   if (speeds[1] !== undefined) {
+    const answer = speeds[1] > 1 ? "Yes" : "Not here";
     answers.push([
       "Can a single guess help?",
-      `${speeds[1] > 1 ? "Yes" : "Not here"}: with γ = 1 a round writes up to two tokens for one draft step `
+      `${answer}: with γ = 1 a round writes up to two tokens for one draft step `
         + `and one pass, by the formula ${fixed(speeds[1], 2)}×.`,
     ]);
   }

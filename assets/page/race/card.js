@@ -197,8 +197,8 @@ function watchedStanding(token, round, place) {
  * @type {(token: ShownToken, round: Round, word: string, where: string) => HTMLParagraphElement}
  */
 function titleOf(token, round, word, where) {
-  const marks = `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`;
-  const marked = element("b", marks, element("span", "w", word));
+  const marked = element("b", `t ${token.outcome}`, element("span", "w", word));
+  marked.classList.toggle("own", isOwn(token, round));
   return element("p", "sv-card-title", marked, element("small", "", where));
 }
 

@@ -87,7 +87,9 @@ export function drawnToken(token, round, index, before) {
     }
     const fragment = fragments[fragments.length - 1];
     if (isRead && block) fragment.block = block;
-    const part = element("span", isBreak ? "w nl" : text.trim() ? "w" : "w blank", text);
+    const part = element("span", "w", text);
+    if (isBreak) part.classList.add("nl");
+    else if (!text.trim()) part.classList.add("blank");
     if (kind) part.classList.add(`md-${kind}`);
     fragment.node.append(part);
     if (opensRow) isDue = false;
@@ -101,7 +103,8 @@ export function drawnToken(token, round, index, before) {
 // The node of a token, or of what goes on of it in another row, which is no token by itself.
 /** @type {(token: ShownToken, round: Round, index: number, isFirst: boolean) => HTMLElement} */
 function tokenNode(token, round, index, isFirst) {
-  const node = element("span", `t ${token.outcome}${isOwn(token, round) ? " own" : ""}`);
+  const node = element("span", `t ${token.outcome}`);
+  node.classList.toggle("own", isOwn(token, round));
   node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
   if (!isFirst) {

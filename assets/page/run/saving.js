@@ -14,11 +14,15 @@ export function plain({ schema, header, rounds, end }) {
  */
 export async function saveTrace(trace, packed) {
   const digest = await digestOf(trace);
-  const text = JSON.stringify({ ...plain(trace), ...(digest ? { digest } : {}) });
-  const zip = packed && "CompressionStream" in globalThis;
-  let blob = new Blob([text], { type: "application/json" });
-  if (zip) blob = await new Response(blob.stream().pipeThrough(new CompressionStream("gzip"))).blob();
-  saveBlob(blob, `${fileStem(trace.header)}.json${zip ? ".gz" : ""}`);
+  const contents = digest ? { ...plain(trace), digest } : plain(trace);
+  const blob = new Blob([JSON.stringify(contents)], { type: "application/json" });
+  const name = `${fileStem(trace.header)}.json`;
+  if (!packed || !("CompressionStream" in globalThis)) {
+    saveBlob(blob, name);
+    return;
+  }
+  const zipped = blob.stream().pipeThrough(new CompressionStream("gzip"));
+  saveBlob(await new Response(zipped).blob(), `${name}.gz`);
 }
 
 /** A name that says when the run was made. @param {Header} header */

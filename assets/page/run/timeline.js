@@ -250,9 +250,12 @@ export class Timeline {
     const { time, seen, judged, isDone } = moment;
     this.moment = moment;
     this.#time = time;
-    const isTold = (/** @type {PlayEvent} */ event) => (event.round !== story.round ? event.time <= time
-      : event.done ? isDone : event.judged ? event.judged <= judged : event.seen <= seen);
-    while (this.position < this.events.length && isTold(this.events[this.position])) this.position += 1;
+    const isPast = (/** @type {PlayEvent} */ event) => {
+      if (event.round !== story.round) return event.time <= time;
+      if (event.done) return isDone;
+      return event.judged ? event.judged <= judged : event.seen <= seen;
+    };
+    while (this.position < this.events.length && isPast(this.events[this.position])) this.position += 1;
     if (moment.isOver) {
       this.#hold();
       this.following = false;

@@ -158,7 +158,8 @@ export function settingText(name, value) {
 function size({ parameters }) {
   if (!parameters) return "";
   const [count, unit] = parameters >= 1e9 ? [parameters / 1e9, "B"] : [parameters / 1e6, "M"];
-  return `${count >= 99.5 ? Math.round(count) : count.toFixed(1)} ${unit}`;
+  if (count >= 99.5) return `${Math.round(count)} ${unit}`;
+  return `${count.toFixed(1)} ${unit}`;
 }
 
 /** @param {Model} model */

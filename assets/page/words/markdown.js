@@ -96,7 +96,8 @@ function kindOf(letter, next, previous, state) {
     if (next !== "*") state.isStrong = !state.isStrong;
     return "sign";
   }
-  return state.isHead ? "head" : state.isStrong ? "strong" : "";
+  if (state.isHead) return "head";
+  return state.isStrong ? "strong" : "";
 }
 
 /** Whether a line may still become a fence or a heading. @param {string} line */

@@ -24,7 +24,8 @@ export function chance(value) {
   if (value > 0 && hundred < 0.1) return `<${SPACE}0.1${SPACE}%`;
   if (value < 1 && hundred > 99.9) return `>${SPACE}99.9${SPACE}%`;
   const isRound = value === 0 || value >= 1 || (hundred >= 10 && hundred <= 99);
-  return `${isRound ? Math.round(hundred) : hundred.toFixed(1)}${SPACE}%`;
+  const figure = isRound ? Math.round(hundred) : hundred.toFixed(1);
+  return `${figure}${SPACE}%`;
 }
 
 /** @param {{ text: string }} token */

@@ -53,10 +53,12 @@ export function verdict(m, trace, differAt, isFinal = false) {
   if (m.speedup === null) {
     if (isFinal) return "Too short to compare.";
     if (!isOver(trace)) return "Both lanes are writing.";
-    return `${trace.end ? "Stopped" : "Interrupted"} too early to compare.`;
+    return trace.end ? "Stopped too early to compare." : "Interrupted too early to compare.";
   }
   const isServed = trace.header.target.form === "server";
-  const speed = `the speed of the target alone${isServed ? ", per request" : ""}`;
+  const speed = isServed
+    ? "the speed of the target alone, per request"
+    : "the speed of the target alone";
   if (trace.isInterrupted) return `${speed}, until it was interrupted.`;
   if (!isFinal) return `${speed}, so far.`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;

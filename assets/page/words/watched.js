@@ -36,7 +36,8 @@ export function sourceItems(header) {
 export function watchedVerdict(m, header, isOver) {
   if (!hasBaseline(header)) return "No baseline was measured.";
   if (m.speedup === null) return isOver ? "Too short to compare." : "The lanes run one after the other.";
-  return `the speed of the target alone${isOver ? ": two deployments, measured." : ", so far."}`;
+  if (!isOver) return "the speed of the target alone, so far.";
+  return "the speed of the target alone: two deployments, measured.";
 }
 
 /** What the figures rest on. @type {(m: Metrics, rounds: Round[], trace: Trace) => string} */

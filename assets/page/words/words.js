@@ -94,7 +94,8 @@ export function signsText(signs) {
 /** @type {(count: number, word: string) => string} */
 export function plural(count, word) {
   if (count === 1) return `${count} ${word}`;
-  return `${count} ${word}${word.endsWith("s") ? "es" : "s"}`;
+  const ending = word.endsWith("s") ? "es" : "s";
+  return `${count} ${word}${ending}`;
 }
 
 export const FROM_FILE = "opened from a file"; // what the badge says
@@ -151,8 +152,9 @@ const REASONS = { eos: "end of text", context: "context full", stop: "stop strin
 export function written(count, drafted, reason) {
   const drafts = drafted === null ? "" : `${drafted} drafted, `;
   if (reason === "length") return `${drafts}stopped at ${plural(count, "token")}`;
-  const ended = reason && REASONS[reason];
-  return `${drafts}${count} written${ended ? ` · ${ended}` : ""}`;
+  const ending = reason && REASONS[reason];
+  const text = `${drafts}${count} written`;
+  return ending ? `${text} · ${ending}` : text;
 }
 
 /** One sentence about a round, to be read aloud. @param {Round} round */
