@@ -1,4 +1,4 @@
-// What keys and buttons do. Keys are never the player's while someone types.
+// The actions of keys and buttons. Keys are never the player's while someone types.
 
 import { closest, find, findAll } from "specviz/dom/dom.js";
 import { openersOf, shareMenu } from "specviz/opening.js";
@@ -9,7 +9,7 @@ const TYPING = "input:not([type=range], [type=radio], [type=checkbox]), textarea
 const CHOOSING = "input[type=radio], input[type=checkbox]"; // whose keys are the browser's
 const PRESSABLE = "button, a, [role=button], summary, label";
 const ANSWER = /^[abc]$/i;
-/** What a presenter's remote sends. @type {Record<string, keyof Actions>} */
+/** The keys of a presenter's remote. @type {Record<string, keyof Actions>} */
 const REMOTE = { PageDown: "forward", PageUp: "back" };
 /** @type {Record<string, keyof Actions>} */
 const NAMES = {
@@ -31,7 +31,7 @@ const NAMES = {
   "?": "help",
 };
 
-/** What a run that has not begun yet has nothing for. @type {(keyof Actions)[]} */
+/** The actions that do nothing before a run has begun. @type {(keyof Actions)[]} */
 const NEED_A_RUN = [
   "playOrPause", "stepOn", "stepBack", "roundOn", "roundBack", "restart", "follow", "explain", "slow",
   "compare",
@@ -129,7 +129,7 @@ function listenToPage(page, actions) {
 // Show a preset's recording, if there is one, and say why the preset is there.
 /** @type {(page: PageParts, name: string) => Promise<void>} */
 async function choosePreset({ address, config, notice, session, stage }, name) {
-  const preset = config.presets.find((one) => one.name === name);
+  const preset = config.presets.find((candidate) => candidate.name === name);
   if (session.busy || session.pending || !preset) return;
   const isShown = session.recordings.has(name) && await session.showNamed(name);
   const whose = isShown ? otherPair(session, config, String(address.settings.pair)) : "";
@@ -196,7 +196,7 @@ function nameOf({ key, shiftKey }, isFor) {
   return NAMES[key.toLowerCase()] ?? null;
 }
 
-// Which preset or answer a key stands for, from 1: of two answers, up is the first.
+// The number of the preset or the answer of a key, from 1: of two answers, up is the first.
 /** @param {string} key */
 function numberOf(key) {
   if (key.startsWith("Arrow")) return key === "ArrowUp" ? 1 : 2;

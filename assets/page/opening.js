@@ -88,7 +88,7 @@ export class Choosing {
   }
 }
 
-/** What is shown: of a race of two, or of one lane of another. @typedef {[Round[], Trace, LaneName]} Shown */
+/** The shown rounds, of two lanes or of one. @typedef {[Round[], Trace, LaneName]} Shown */
 
 /** The buttons that open a panel of the drawer. */
 export class Openers {
@@ -142,7 +142,7 @@ export class Openers {
       button.setAttribute("aria-expanded", String(button.dataset.panelOpen === open));
     }
     if (open !== null) return;
-    // What had the focus is gone, or goes with the drawer.
+    // The element with the focus is gone, or goes with the drawer.
     const focused = document.activeElement;
     if (focused === document.body || focused?.closest(".sv-drawer")) opener?.focus();
   }

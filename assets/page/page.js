@@ -106,15 +106,15 @@ function connectControls(page) {
       doctor?.clear();
       return;
     }
-    const asked = await fetchedDoctor();
-    if (!asked || controls.record.pair !== pair) return;
-    const before = asked.examined;
-    const report = await asked.examine({ pair, target, draft, weights });
+    const examiner = await fetchedDoctor();
+    if (!examiner || controls.record.pair !== pair) return;
+    const before = examiner.examined;
+    const report = await examiner.examine({ pair, target, draft, weights });
     if (!report) return;
     if (!isByHand && report.verdict !== "good") shell.openPanel();
     if ("error" in report) return;
     if (pair === OTHER) named = report.drafters;
-    asked.examined = report.models;
+    examiner.examined = report.models;
     const drafter = String(controls.record.drafter);
     const { models } = report;
     offerDrafters(keptDrafter({ drafter, pair: String(pair), models, before, isByHand }));
@@ -149,7 +149,7 @@ function connectControls(page) {
       controls.offer("pair", choices, isUsual ? String(config.defaults.pair) : String(pair));
       if (!isUsual) return; // somebody has chosen another one
       const { drafter, gamma, gamma_policy } = config.defaults;
-      const preset = config.presets.find((one) => one.prompt === prompt);
+      const preset = config.presets.find((candidate) => candidate.prompt === prompt);
       write(preset?.settings ?? { drafter, gamma, gamma_policy });
     },
   };

@@ -118,7 +118,7 @@ function partsOf(root, server, config) {
   return page;
 }
 
-// What tools may read of the player.
+// The part of the player that tools may read.
 /** @param {PageParts} page */
 function handles(page) {
   const { session, timeline } = page;

@@ -1,4 +1,4 @@
-// What surrounds the player: the settings panel, the theme, the prompt presets, Run and Stop.
+// The controls around the player: the settings panel, the theme, the prompt presets, Run and Stop.
 
 import { plural, signsText } from "specviz/words/words.js";
 
@@ -22,7 +22,7 @@ export class Shell {
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
     // A press beside them closes them once it has done what it was meant for: the page moves as they go.
-    // Where it was is known at its begin, since what is pressed may go away. The prompt and Run go with them.
+    // The place of a press is noted at its begin: its element may go away. The prompt and Run go with them.
     let isBeside = false;
     document.addEventListener("pointerdown", ({ target }) => {
       isBeside = target instanceof Element && !target.closest("#panel, #topbar, dialog");

@@ -1,4 +1,4 @@
-// What is drawn: everything that follows the playhead.
+// Everything that follows the playhead.
 
 import { Crosshair } from "specviz/race/crosshair.js";
 import { Definitions, listenToLegend } from "specviz/race/definitions.js";
@@ -75,7 +75,7 @@ class DrawingTurns {
   #wordsAt = -Infinity; // ms, when they were drawn
   #figuresAt = -Infinity;
 
-  /** What this frame draws. @type {(frame: Frame) => { words: boolean, figures: boolean }} */
+  /** The parts that this frame draws. @type {(frame: Frame) => { words: boolean, figures: boolean }} */
   partsOf({ now, isRunning, wasRunning, pace }) {
     if (!isRunning) {
       // Behind a run, the last words come first and their figures in the next frame.
@@ -102,7 +102,7 @@ class DrawingTurns {
     this.#figuresAt = now;
   }
 
-  /** How many ms after this frame the next part is due; null if none is. @param {Frame} frame */
+  /** Milliseconds after this frame until the next part is due; null if none is. @param {Frame} frame */
   waitAfter({ now, isRunning, pace }) {
     if (this.areWordsDue) return this.#wordsAt + WORDS_EVERY - now;
     if (!this.#areFiguresDue) return null;
@@ -115,7 +115,7 @@ class DrawingTurns {
   }
 }
 
-/** How many ms are between two frames with figures. @param {Round[]} rounds that are shown */
+/** Milliseconds between two frames with figures. @param {Round[]} rounds that are shown */
 const paceOfFigures = (rounds) => Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, rounds.length / 4));
 
 export class View {
@@ -215,7 +215,7 @@ export class View {
     this.requestDraw();
   }
 
-  /** What the shown run is, once more. */
+  /** Show the description of the run once more. */
   describe() {
     const { session: { origin, pending, trace } } = this.#page;
     if (trace && !pending) this.#strip.show(trace, origin);
@@ -336,7 +336,7 @@ export class View {
     else if (round) timeline.tell(round);
   }
 
-  // What happens in the round that is told slowly; its one pass is a light over all guesses.
+  // The events of the round that plays slowly; its one pass is a light over all guesses.
   /** @param {string} [phase] */
   #tell(phase) {
     const { dataset } = this.#page.root;
@@ -376,7 +376,7 @@ export class View {
   }
 
   /**
-   * How the lanes with drafts stand, and which of them the figures are about from now on.
+   * The standings of the lanes with drafts, and the lane that the figures are about from now on.
    * @param {Round[]} rounds
    * @param {Trace} trace
    */

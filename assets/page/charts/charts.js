@@ -14,7 +14,7 @@ const LATER = "More charts come once the run is over.";
 const FAILED = "The charts could not be made; open this panel again.";
 
 /** @type {WeakMap<Trace, Promise<RunFigures>>} */
-const known = new WeakMap();
+const requests = new WeakMap();
 
 /**
  * The figures of a run that is over, by theme, lane and name.
@@ -22,10 +22,10 @@ const known = new WeakMap();
  */
 export function figuresOf({ config, server }, trace) {
   if (config.figures) return Promise.resolve(config.figures);
-  const asked = known.get(trace) ?? ask(server, trace);
-  known.set(trace, asked);
-  asked.catch(() => known.delete(trace)); // the next one asks again
-  return asked;
+  const request = requests.get(trace) ?? ask(server, trace);
+  requests.set(trace, request);
+  request.catch(() => requests.delete(trace)); // the next one asks again
+  return request;
 }
 
 /** @type {(server: Server, trace: Trace) => Promise<RunFigures>} */

@@ -44,28 +44,28 @@ const NEAR = 0.7; // px: a point that is nearer to the one before would not be s
 export function drawLines(box, { width, height }, chart) {
   if (!width || !height) return null;
   const { x: [x0, x1], y: [y0, y1], margin } = chart;
-  const place = (/** @type {Point} */ { x, y }) => ({
+  const toPixels = (/** @type {Point} */ { x, y }) => ({
     x: margin.left + ((x - x0) / (x1 - x0 || 1)) * (width - margin.left - margin.right),
     y: height - margin.bottom - ((y - y0) / (y1 - y0 || 1)) * (height - margin.top - margin.bottom),
   });
   const svg = box.querySelector("svg") ?? box.appendChild(shape("svg", { "aria-hidden": "true" }));
-  renew(svg, shapesOf(chart, place, width));
-  renew(box, wordsOf(chart, place, height));
-  return place;
+  renew(svg, shapesOf(chart, toPixels, width));
+  renew(box, wordsOf(chart, toPixels, height));
+  return toPixels;
 }
 
 /** @typedef {(point: Point) => Point} Place  in px */
 
 // Axes, the area between two lines, and the lines with their heads.
 /** @type {(chart: LineChart, place: Place, width: number) => Part[]} */
-function shapesOf({ x: [x0], ticksY, lines, area, margin }, place, width) {
+function shapesOf({ x: [x0], ticksY, lines, area, margin }, toPixels, width) {
   /** @type {Part[]} */
   const shapes = ticksY.map(([value]) => {
-    const y = Math.round(place({ x: x0, y: value }).y) + 0.5;
+    const y = Math.round(toPixels({ x: x0, y: value }).y) + 0.5;
     return { tag: "path", class: "sv-axis", d: `M${margin.left} ${y}H${width - margin.right}` };
   });
   if (area && area.points.length > 2) {
-    const d = `${path(area.points.map(place))}Z`;
+    const d = `${path(area.points.map(toPixels))}Z`;
     shapes.push({ tag: "path", class: "sv-area", "data-key": area.key, d });
   }
   for (const { points, key, isLater, isThin, hasHead } of lines) {
@@ -73,25 +73,26 @@ function shapesOf({ x: [x0], ticksY, lines, area, margin }, place, width) {
     let name = "sv-line";
     if (isLater) name += " is-later";
     if (isThin) name += " is-thin";
-    shapes.push({ tag: "path", class: name, "data-key": key, d: path(points.map(place)) });
+    shapes.push({ tag: "path", class: name, "data-key": key, d: path(points.map(toPixels)) });
     if (!hasHead) continue;
-    const { x: cx, y: cy } = place(points[points.length - 1]);
+    const { x: cx, y: cy } = toPixels(points[points.length - 1]);
     shapes.push({ tag: "circle", class: "sv-dot", "data-key": key, cx, cy, r: 4.5 });
   }
   return shapes;
 }
 
-// What stands at the axes and in the chart.
+// The words at the axes and in the chart.
 /** @type {(chart: LineChart, place: Place, height: number) => Part[]} */
-function wordsOf({ x: [x0], y: [y0], ticksX, ticksY, labels = [], margin }, place, height) {
-  const besideY = (/** @type {number} */ value) => ({ x: margin.left - 9, y: place({ x: x0, y: value }).y });
+function wordsOf({ x: [x0], y: [y0], ticksX, ticksY, labels = [], margin }, toPixels, height) {
+  const besideY = (/** @type {number} */ value) =>
+    ({ x: margin.left - 9, y: toPixels({ x: x0, y: value }).y });
   const belowX = (/** @type {number} */ value) =>
-    ({ x: place({ x: value, y: y0 }).x, y: height - margin.bottom + 5 });
+    ({ x: toPixels({ x: value, y: y0 }).x, y: height - margin.bottom + 5 });
   return [
     ...ticksY.map(([value, text]) => put(text, "sv-tick is-y", besideY(value))),
     ...ticksX.map(([value, text]) => put(text, "sv-tick is-x", belowX(value))),
     ...labels.map(({ at, text, className = "", by = [0, 0] }) => {
-      const { x, y } = place(at);
+      const { x, y } = toPixels(at);
       return put(text, `sv-label ${className}`, { x: x + by[0], y: y + by[1] });
     }),
   ];
@@ -102,7 +103,7 @@ function wordsOf({ x: [x0], y: [y0], ticksX, ticksY, labels = [], margin }, plac
  * @typedef {Record<string, string | number> & { tag: string }} Part
  */
 
-/** What was drawn into each parent. @type {WeakMap<Element, { node: Element, part: Part }[]>} */
+/** The drawn nodes of each parent. @type {WeakMap<Element, { node: Element, part: Part }[]>} */
 const drawn = new WeakMap();
 
 // Draw parts in the place of those that were there. Of each only what differs is set: nodes that
@@ -176,14 +177,14 @@ export function curves(rounds) {
 }
 
 /**
- * Where lines end: the greatest x and y of all of them, neither of them zero.
+ * The ends of lines: the greatest x and y of all of them, neither of them zero.
  * @type {(lines: Point[][]) => Point}
  */
 export function ends(lines) {
   const all = lines.flat();
   return {
-    x: all.reduce((most, { x }) => Math.max(most, x), 0) || 1,
-    y: all.reduce((most, { y }) => Math.max(most, y), 0) || 1,
+    x: all.reduce((max, { x }) => Math.max(max, x), 0) || 1,
+    y: all.reduce((max, { y }) => Math.max(max, y), 0) || 1,
   };
 }
 
@@ -191,11 +192,11 @@ export function ends(lines) {
  * Round numbers from 0 up to `most`, about `count` of them.
  * @type {(most: number, count: number) => number[]}
  */
-export function ticks(most, count) {
-  const rough = most / count;
+export function ticks(max, count) {
+  const rough = max / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5].find((times) => times * power >= rough) ?? 10);
-  const length = Math.floor(most / step + 1e-9) + 1;
+  const length = Math.floor(max / step + 1e-9) + 1;
   return Array.from({ length }, (_, i) => Number((i * step).toPrecision(6)));
 }
 
@@ -203,5 +204,5 @@ export function ticks(most, count) {
  * The same with what is said at each.
  * @type {(most: number, count: number, say?: (value: number) => string) => [number, string][]}
  */
-export const namedTicks = (most, count, say = String) =>
-  ticks(most, count).map((value) => [value, say(value)]);
+export const namedTicks = (max, count, say = String) =>
+  ticks(max, count).map((value) => [value, say(value)]);

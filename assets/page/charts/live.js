@@ -43,7 +43,7 @@ const LARGE_CHART = 400; // px: the letters of a wider one grow with it
 const DOT = 7; // px: half of a dot, with some air
 const LETTER = 8.4; // px: a letter of a label, at most
 /**
- * Where a label can stand beside a dot. box: how far it reaches from the dot to the left, up, right and down,
+ * A place of a label beside a dot. box: how far it reaches from the dot to the left, up, right and down,
  * in px, for a text of a width.
  * @typedef {{ className: string, by: [number, number], box: (width: number) => Box }} LabelPlace
  */
@@ -81,7 +81,7 @@ const RIGHT_OF_LINE = [{ className: "is-beside", by: [12, 12], box: (width) => [
 
 export class LiveCharts {
   /**
-   * How each chart was drawn last.
+   * The last drawing of each chart.
    * @type {Record<string, { chart: LineChart, place: (point: Point) => Point }>}
    */
   #placed = {};
@@ -189,7 +189,7 @@ export class LiveCharts {
     const isWritten = isOver(trace);
     const names = lanesOf(header);
     const points = series(rounds, names);
-    const whole = isWritten ? this.#wholeOf(trace, names) : points;
+    const allPoints = isWritten ? this.#wholeOf(trace, names) : points;
     const isPartial = isWritten && rounds.length < trace.rounds.length;
     const keyed = keysOf(header);
     const of = (/** @type {string} */ chart, /** @type {number} */ i) => pointsOf(points[chart][i]);
@@ -198,15 +198,15 @@ export class LiveCharts {
       const key = keyed(name);
       const now = { points: of(chart, i), key, isThin, hasHead: headed.includes(name) };
       if (!isPartial) return [now];
-      return [{ points: pointsOf(whole[chart][i]), key, isThin, isLater: true }, now];
+      return [{ points: pointsOf(allPoints[chart][i]), key, isThin, isLater: true }, now];
     });
     const reach = {
-      clock: this.#end("clock", furthest(whole.tokens, "x"), isWritten, live),
-      tokens: isWritten ? furthest(whole.tokens, "y") : header.settings.max_new_tokens,
-      rounds: this.#end("rounds", Math.max(2, furthest(whole.tau, "x")), isWritten, live),
+      clock: this.#end("clock", furthest(allPoints.tokens, "x"), isWritten, live),
+      tokens: isWritten ? furthest(allPoints.tokens, "y") : header.settings.max_new_tokens,
+      rounds: this.#end("rounds", Math.max(2, furthest(allPoints.tau, "x")), isWritten, live),
       // The gamma of a watched server is not known.
-      tau: Math.max(gammaOf(header) + 1, Math.ceil(furthest(whole.tau, "y"))),
-      speed: this.#end("speed", furthest(whole.speed, "y"), false, live),
+      tau: Math.max(gammaOf(header) + 1, Math.ceil(furthest(allPoints.tau, "y"))),
+      speed: this.#end("speed", furthest(allPoints.speed, "y"), false, live),
     };
     for (const box of Object.values(this.#boxes)) box.dataset.key = keyed(chosen); // colours the words
     this.#drawTokens(live, names, { of, lines }, reach);
@@ -221,13 +221,13 @@ export class LiveCharts {
     return this.#whole.points;
   }
 
-  // How far an axis goes: as far as a finished run, or a round number beyond a live one, kept until
+  // The end of an axis: the end of a finished run, or a round number beyond a live one, kept until
   // it is passed.
   /** @type {(name: string, value: number, isExact: boolean, live: Live) => number} */
   #end(name, value, isExact, { trace }) {
     if (isExact) return value || 1;
-    const known = this.#reach[name] ?? 0;
-    if (value > known || !known) this.#reach[name] = stepAbove((value || 1) * (isOver(trace) ? 1 : AIR));
+    const reach = this.#reach[name] ?? 0;
+    if (value > reach || !reach) this.#reach[name] = stepAbove((value || 1) * (isOver(trace) ? 1 : AIR));
     return this.#reach[name];
   }
 
@@ -415,7 +415,7 @@ export class LiveCharts {
  * @property {(chart: string, lanes: LaneName[], headed: LaneName[], isThin?: boolean) => Line[]} lines
  */
 
-/** What a chart's horizontal axis counts. @type {(name: string) => "clock" | "round"} */
+/** The unit of a chart's horizontal axis. @type {(name: string) => "clock" | "round"} */
 const axisOf = (name) => (name === "alpha" || name === "tau" ? "round" : "clock");
 
 /** Of each lane the line that reaches furthest; a formula is none. @param {Line[]} lines */
@@ -423,8 +423,8 @@ function longestLines(lines) {
   /** @type {Map<string, Line>} */
   const longest = new Map();
   for (const line of lines) {
-    const known = longest.get(line.key);
-    const isLonger = !known || line.points.length > known.points.length;
+    const longestSoFar = longest.get(line.key);
+    const isLonger = !longestSoFar || line.points.length > longestSoFar.points.length;
     if (line.key !== "formula" && isLonger) longest.set(line.key, line);
   }
   return [...longest.values()];
@@ -445,7 +445,7 @@ function pointsOf(points) {
 /** @type {(lines: Points[], axis: "x" | "y") => number} */
 function furthest(lines, axis) {
   const values = lines.flatMap((line) => line[axis]);
-  return values.reduce((/** @type {number} */ most, value) => Math.max(most, Number(value)), 0);
+  return values.reduce((/** @type {number} */ max, value) => Math.max(max, Number(value)), 0);
 }
 
 /** The first round number from a value on. @param {number} value */
@@ -487,7 +487,7 @@ function gapOf(ours, alone, isWhole) {
 }
 
 /**
- * What `labelsOf` and its parts need to know. name: of the lane with drafts. ratio: the headline, or "?".
+ * The arguments of `labelsOf` and its parts. name: of the lane with drafts. ratio: the headline, or "?".
  * clock, tokens: where the axes end.
  * @typedef {object} Labelled
  * @property {Point[]} ours
@@ -557,11 +557,11 @@ function sheetOf({ ours, alone, clock, tokens, size }) {
   const high = (size.height - LARGE.top - LARGE.bottom) / tokens; // px per token
   const onSheet = (/** @type {Point} */ { x, y }) =>
     ({ x: LARGE.left + x * wide, y: size.height - LARGE.bottom - y * high });
-  const taken = [ours, alone].map((line) => dotBox(onSheet(lastOf(line))));
+  const occupied = [ours, alone].map((line) => dotBox(onSheet(lastOf(line))));
   return {
     /** @type {(at: Point, label: Wanted) => Label | null} */
     put(at, { text, className, places, isNeeded = false }) {
-      const place = freePlace(onSheet(at), { text, places, isNeeded }, taken, size.width);
+      const place = freePlace(onSheet(at), { text, places, isNeeded }, occupied, size.width);
       return place && { at, text, className: `${className} ${place.className}`, by: place.by };
     },
   };
@@ -609,10 +609,10 @@ const dotBox = ({ x, y }) => [x - DOT, y - DOT, x + DOT, y + DOT];
  * The first place beside a dot where a label lies over nothing and within the chart; null if there is none.
  * @param {Point} dot  px
  * @param {Wanted} label
- * @param {Box[]} taken  px: what no label may lie over; gets the label's own box
+ * @param {Box[]} occupied  px: what no label may lie over; gets the label's own box
  * @param {number} width  px, of the chart
  */
-function freePlace({ x, y }, { text, places, isNeeded }, taken, width) {
+function freePlace({ x, y }, { text, places, isNeeded }, occupied, width) {
   const letter = LETTER * Math.max(1, width / LARGE_CHART);
   const boxes = places.map((place) => {
     const [left, up, right, down] = place.box(letter * text.length);
@@ -620,11 +620,11 @@ function freePlace({ x, y }, { text, places, isNeeded }, taken, width) {
   });
   const within = boxes.filter(({ box }) => box[0] >= 0 && box[2] <= width);
   const isFree = (/** @type {Box} */ box) =>
-    taken.every(([l, u, r, d]) => box[2] <= l || box[0] >= r || box[3] <= u || box[1] >= d);
-  const found = within.find(({ box }) => isFree(box)) ?? (isNeeded ? within[0] ?? boxes[0] : null);
-  if (!found) return null;
-  taken.push(found.box);
-  return found.place;
+    occupied.every(([l, u, r, d]) => box[2] <= l || box[0] >= r || box[3] <= u || box[1] >= d);
+  const free = within.find(({ box }) => isFree(box)) ?? (isNeeded ? within[0] ?? boxes[0] : null);
+  if (!free) return null;
+  occupied.push(free.box);
+  return free.place;
 }
 
 /**
@@ -634,9 +634,9 @@ function freePlace({ x, y }, { text, places, isNeeded }, taken, width) {
  * @param {number} width  px, of the chart
  */
 export function timePlaces(dots, texts, width) {
-  const taken = dots.map(dotBox);
+  const occupied = dots.map(dotBox);
   return dots.map((dot, i) => {
-    const place = freePlace(dot, { text: texts[i], places: TIME_PLACES, isNeeded: true }, taken, width);
+    const place = freePlace(dot, { text: texts[i], places: TIME_PLACES, isNeeded: true }, occupied, width);
     return place ?? TIME_PLACES[0];
   });
 }

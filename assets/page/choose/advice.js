@@ -28,8 +28,8 @@ export class Advice {
    */
   show(recommendations, doubt) {
     const several = recommendations.length > 1;
-    const sections = () =>
-      recommendations.map((one, number) => this.#one(one, { several, doubt, number }));
+    const sections = () => recommendations.map((recommendation, number) =>
+      this.#sectionOf(recommendation, { several, doubt, number }));
     this.#fill([recommendations, doubt], sections);
   }
 
@@ -51,19 +51,19 @@ export class Advice {
   }
 
   /** @type {(shown: unknown, make: () => HTMLElement[]) => void} */
-  #fill(shown, make) {
-    const text = JSON.stringify(shown);
+  #fill(contents, make) {
+    const text = JSON.stringify(contents);
     if (text === this.#shown) return;
     this.#shown = text;
     this.node.replaceChildren(...make());
   }
 
   /**
-   * @param {Recommendation} one
+   * @param {Recommendation} recommendation
    * @param {{ several: boolean, doubt: string, number: number }} around
    */
-  #one(one, { several, doubt, number }) {
-    const { answer, headline, temperature, reasons, best, settings } = one;
+  #sectionOf(recommendation, { several, doubt, number }) {
+    const { answer, headline, temperature, reasons, best, settings } = recommendation;
     const title = element("h2");
     if (several) title.append(element("small", "", temperatureText(temperature)));
     title.append(headline);
@@ -71,10 +71,10 @@ export class Advice {
     if (reasons.length) {
       section.append(element("ul", "", ...reasons.map((reason) => element("li", "", reason))));
     }
-    for (const sentence of [doubt, one.doubt]) {
+    for (const sentence of [doubt, recommendation.doubt]) {
       if (sentence) section.append(element("p", "sc-doubt", sentence));
     }
-    if (best) section.append(this.#buttons(one));
+    if (best) section.append(this.#buttons(recommendation));
     if (settings.length) section.append(enginesOf(settings, number));
     return section;
   }

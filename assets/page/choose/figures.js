@@ -67,18 +67,18 @@ export class Figures {
   }
 }
 
-/** What a chart's lines and colours mean, beside its title. @param {ChartTrace[]} traces */
+/** The legend of a chart's lines and colours, beside its title. @param {ChartTrace[]} traces */
 function keysOf(traces) {
   const listed = traces.filter(({ name, showlegend }) => name && showlegend !== false);
   return listed.map((trace) => {
     const colour = trace.line?.color ?? trace.marker?.color;
     const key = typeof colour === "string" ? colour : "currentColor";
-    const given = { style: { "--key": key }, dataset: { dash: dashOf(trace) } };
-    return element("span", "sv-chart-key", trace.name ?? "", given);
+    const attributes = { style: { "--key": key }, dataset: { dash: dashOf(trace) } };
+    return element("span", "sv-chart-key", trace.name ?? "", attributes);
   });
 }
 
-/** How a trace is drawn, for the style sheet. @param {ChartTrace} trace */
+/** The kind of line of a trace, for the style sheet. @param {ChartTrace} trace */
 function dashOf({ type, mode = "lines", line }) {
   if (type === "bar") return "bar";
   if (mode === "markers") return "point";

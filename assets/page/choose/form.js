@@ -1,4 +1,4 @@
-// What to sweep: chips for everything that is tried, and the prompts.
+// The form of a sweep: chips for everything that is tried, and the prompts.
 
 import { element, find, findAll } from "specviz/dom/dom.js";
 import { drafterKind } from "specviz/facts/vocabulary.js";
@@ -22,7 +22,7 @@ export class Form {
   #server;
   #changed;
   #kinds = /** @type {Record<string, number>} */ ({}); // of prompts, with their counts
-  #found = /** @type {[kind: string, text: string][]} */ ([]); // the visitor's prompts
+  #filePrompts = /** @type {[kind: string, text: string][]} */ ([]); // the visitor's prompts
   #reading = 0; // timer
   #turn = 0;
   #text = element("textarea", "", {
@@ -71,11 +71,11 @@ export class Form {
 
   /** The number of prompts. */
   get prompts() {
-    if (this.#isOwn) return this.#found.length;
+    if (this.#isOwn) return this.#filePrompts.length;
     return this.#chosen("kinds").reduce((sum, kind) => sum + (this.#kinds[kind] ?? 0), 0);
   }
 
-  /** What is to be swept, without the models. */
+  /** The request of a sweep, without the models. */
   get wish() {
     const numbers = (/** @type {string} */ name) => this.#chosen(name).map(Number);
     return {
@@ -84,7 +84,7 @@ export class Form {
       policies: this.#chosen("policies"),
       temperatures: numbers("temperatures"),
       kinds: this.#isOwn ? [] : this.#chosen("kinds"),
-      prompts: this.#isOwn ? this.#found : null,
+      prompts: this.#isOwn ? this.#filePrompts : null,
       length: this.#amount("length"),
       seconds: this.#amount("seconds"),
     };
@@ -205,7 +205,7 @@ export class Form {
     for (const part of findAll(this.node, "[data-source]", HTMLElement)) {
       part.hidden = (part.dataset.source === "own") !== this.#isOwn;
     }
-    const isEmpty = this.#isOwn && !this.#found.length;
+    const isEmpty = this.#isOwn && !this.#filePrompts.length;
     if (isEmpty && !this.#status.textContent) this.#status.textContent = NO_PROMPTS;
   }
 
@@ -231,19 +231,19 @@ export class Form {
   async #read(blob, name = "") {
     this.#turn += 1;
     const turn = this.#turn;
-    const most = this.#config.mostFile;
-    this.#found = [];
+    const maxBytes = this.#config.mostFile;
+    this.#filePrompts = [];
     if (!blob.size) {
       this.#status.textContent = NO_PROMPTS;
-    } else if (blob.size > most) {
+    } else if (blob.size > maxBytes) {
       const size = (blob.size / 2 ** 20).toFixed(1);
-      this.#status.textContent = `This file has ${size} MiB: use one of up to ${most / 2 ** 20} MiB.`;
+      this.#status.textContent = `This file has ${size} MiB: use one of up to ${maxBytes / 2 ** 20} MiB.`;
     } else {
       this.#status.textContent = "Reading the prompts…";
       try {
-        const found = await this.#server.find_prompts?.(blob, name);
+        const answer = await this.#server.find_prompts?.(blob, name);
         if (turn !== this.#turn) return;
-        this.#take(found ?? { error: NOT_SENT }, name);
+        this.#take(answer ?? { error: NOT_SENT }, name);
       } catch {
         if (turn === this.#turn) this.#status.textContent = NOT_SENT;
       }
@@ -258,17 +258,19 @@ export class Form {
       this.#status.textContent = `${from}${error}`;
       return;
     }
-    this.#found = prompts;
-    const shown = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
+    this.#filePrompts = prompts;
+    const counts = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
     const more = leftOut === 1 ? "1 more is" : `${leftOut} more are`;
     const rest = leftOut
       ? `; ${more} left out, the most that are taken here are ${this.#config.mostPrompts}` : "";
-    this.#status.textContent = `${from}${plural(prompts.length, "prompt")} (${shown})${rest}.`;
+    this.#status.textContent = `${from}${plural(prompts.length, "prompt")} (${counts})${rest}.`;
   }
 }
 
 /** @type {(label: string, given: Partial<HTMLInputElement>) => HTMLLabelElement} */
-const chip = (label, given) => element("label", "", element("input", "", given), element("span", "", label));
+function chip(label, attributes) {
+  return element("label", "", element("input", "", attributes), element("span", "", label));
+}
 
 /** @type {(name: string, label: string, options: [number, string][], chosen: number) => HTMLElement} */
 function choice(name, label, options, chosen) {

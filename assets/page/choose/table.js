@@ -26,7 +26,7 @@ const NOT_YET = "not measured so far";
 /** @param {SweepRow} row */
 const speedOf = ({ measured, predicted }) => measured?.speedup?.value ?? predicted?.speedup ?? null;
 
-/** What was measured of a row, else what is predicted. @param {SweepRow} row */
+/** The measured figures of a row, else the predicted ones. @param {SweepRow} row */
 const figuresOf = ({ measured, predicted }) => measured ?? predicted;
 
 /** Whether all that is known of a row is predicted. @param {SweepRow} row */
@@ -234,7 +234,7 @@ export class Table {
   }
 }
 
-/** Why a row is not measured, in the place of its figures. @param {SweepRow} row */
+/** The reason why a row is not measured, in the place of its figures. @param {SweepRow} row */
 const leftOut = ({ note }) =>
   element("td", "sc-left-out", { colSpan: COLUMNS.length }, note || "Not possible with this pair.");
 

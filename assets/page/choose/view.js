@@ -132,7 +132,7 @@ export class ChooseView {
     Object.assign(button, { disabled: true, textContent: "Stopping" });
   }
 
-  /** What the form asks for, in a sentence beside its button. */
+  /** The size of the requested sweep, in a sentence beside the button. */
   #offer() {
     const { rows, prompts } = this.#form;
     const { mostRows } = this.#choose;
@@ -245,7 +245,7 @@ const exporter = (label, name, type, text) => element("button", "sc-copy", label
 });
 
 /**
- * How far a sweep is, and what it is doing.
+ * The progress of a sweep, in words.
  * @param {SweepState} state
  * @returns {[amount: string, doing: string]}
  */

@@ -121,7 +121,7 @@ function sideOf(name, run) {
   };
 }
 
-/** What a run is, by the name of each thing. @param {Side} side */
+/** The description of a run, by the names of its items. @param {Side} side */
 function factsOf({ trace: { header }, lanes }) {
   const facts = new Map(describe(header).map(({ name, text }) => [name, text.replace(/^\+ /, "")]));
   if (!facts.has("drafter")) facts.set("drafter", settingText("drafter", header.settings.drafter));
@@ -171,9 +171,9 @@ function figures(sides) {
 /** @param {Side} side */
 function ratio(side) {
   const { found } = side;
-  const shown = toldRatio(side);
-  const node = element("span", "", element("b", "", shown === null ? "–" : `${fixed(shown, 2)}×`));
-  if (found?.spread && shown !== null) node.append(element("small", "", range(found.spread)));
+  const ratio = toldRatio(side);
+  const node = element("span", "", element("b", "", ratio === null ? "–" : `${fixed(ratio, 2)}×`));
+  if (found?.spread && ratio !== null) node.append(element("small", "", range(found.spread)));
   if (found?.doubt) node.append(element("small", "sv-uncertain", "uncertain"));
   return node;
 }
@@ -182,12 +182,12 @@ function ratio(side) {
 const toldRatio = ({ m, found, trace }) =>
   (isImpossible(found) || !isRatioTold(trace, m) ? null : m.speedup);
 
-/** What the figures say, in a sentence or two. @param {Side[]} sides */
+/** Both ratios in words, and whether they differ. @param {Side[]} sides */
 function lead([earlier, latest]) {
-  const [one, other] = [toldRatio(earlier), toldRatio(latest)];
-  if (one === null || other === null) return NO_RATIO;
-  const ratios = `${earlier.name}: ${fixed(one, 2)} times as fast as the target alone. `
-    + `${latest.name}: ${fixed(other, 2)} times.`;
+  const [earlierRatio, latestRatio] = [toldRatio(earlier), toldRatio(latest)];
+  if (earlierRatio === null || latestRatio === null) return NO_RATIO;
+  const ratios = `${earlier.name}: ${fixed(earlierRatio, 2)} times as fast as the target alone. `
+    + `${latest.name}: ${fixed(latestRatio, 2)} times.`;
   return `${ratios}${decided(earlier, latest)}${machinesOf(earlier, latest)}`;
 }
 
@@ -201,7 +201,7 @@ function decided({ found: one }, { found: other }) {
     : " Their spreads do not overlap.";
 }
 
-/** What two machines mean for the comparison; empty for one. @type {(one: Side, other: Side) => string} */
+/** The warning about two machines; empty for one. @type {(one: Side, other: Side) => string} */
 function machinesOf(one, other) {
   if (provenance(one.trace.header).machine === provenance(other.trace.header).machine) return "";
   return " They were made in different ways or on different machines: compare their ratios, "
@@ -222,7 +222,7 @@ function chart(sides, width) {
       { points: alone, isThin: true, key: `${RUNS[run]}-alone`, text: `${side}, ${laneText(ALONE)}` },
     ];
   });
-  const most = ends(lines.map(({ points }) => points));
+  const limits = ends(lines.map(({ points }) => points));
   const spoken = lines.map(({ points, text }) => {
     const end = points[points.length - 1];
     return `${text}: ${end.y} in ${fixed(end.x, 2)} s`;
@@ -233,12 +233,12 @@ function chart(sides, width) {
     "aria-label": `Tokens against clock. ${spoken.join("; ")}.`,
   });
   drawLines(drawing, { width, height: HEIGHT }, {
-    x: [0, most.x],
-    y: [0, most.y],
+    x: [0, limits.x],
+    y: [0, limits.y],
     lines,
     margin: MARGIN,
-    ticksX: namedTicks(most.x, width / TICK_EVERY.x),
-    ticksY: namedTicks(most.y, HEIGHT / TICK_EVERY.y),
+    ticksX: namedTicks(limits.x, width / TICK_EVERY.x),
+    ticksY: namedTicks(limits.y, HEIGHT / TICK_EVERY.y),
   });
   const caption = element("small", "", "Tokens written against each lane’s own clock, in seconds");
   const key = lines.map(({ key, text }) =>
@@ -274,7 +274,7 @@ export function texts(sides) {
   return [element("p", "", lead), element("div", "sv-texts", ...both)];
 }
 
-/** How far two texts on one prompt are the same. @type {(shared: number, isSame: boolean) => string} */
+/** The common part of two texts, in words. @type {(shared: number, isSame: boolean) => string} */
 function sharedText(shared, isSame) {
   if (isSame) return "Draft and target wrote the same text in both runs.";
   if (!shared) return "The texts differ from their first character on.";

@@ -10,7 +10,7 @@ const OTHER = "other"; // the pair whose models a visitor names
 const MAX_CHARACTERS = 8000; // characters of a prompt, where the server says nothing else
 
 /**
- * What a visitor does with them.
+ * The events of a visitor.
  * @typedef {object} ControlEvents
  * @property {(name: string) => void} changed  by hand, with the name of the setting or "prompt"
  * @property {(preset: Preset) => void} chosen
@@ -46,12 +46,12 @@ export class Controls {
     this.#makePanel(config, on);
   }
 
-  /** What stands in the prompt while it is empty. @param {string} text */
+  /** Set the prompt's placeholder. @param {string} text */
   set hint(text) {
     this.#prompt.placeholder = text;
   }
 
-  /** What they say: the prompt, then each setting in the order of the configuration. @returns {Value[]} */
+  /** Their values: the prompt, then each setting in the order of the configuration. @returns {Value[]} */
   get values() {
     return [this.#prompt.value, ...this.#names.map((name) => this.#fields.get(name)?.read() ?? null)];
   }
@@ -105,15 +105,15 @@ export class Controls {
 
   /** @type {(config: Config, on: ControlEvents) => void} */
   #makePanel({ controls, defaults }, on) {
-    const heard = (/** @type {string} */ name) => {
+    const onChange = (/** @type {string} */ name) => {
       this.showModels();
       on.changed(name);
     };
     for (const control of controls) {
-      this.#fields.set(control.name, fieldOf(control, defaults[control.name], heard));
+      this.#fields.set(control.name, fieldOf(control, defaults[control.name], onChange));
     }
-    /** @param {ControlWords[]} some */
-    const nodes = (some) => some.flatMap(({ name }) => this.#fields.get(name)?.node ?? []);
+    /** @param {ControlWords[]} group */
+    const nodes = (group) => group.flatMap(({ name }) => this.#fields.get(name)?.node ?? []);
     const [pair, ...rest] = controls;
     const ofModels = rest.filter(({ name }) => MODELS.includes(name));
     const models = element("div", "", { id: "other-pair", hidden: true }, ...nodes(ofModels));
@@ -150,9 +150,9 @@ let ids = 0;
  * The field of a control.
  * @type {(control: ControlWords, usual: Value, heard: Heard) => Field}
  */
-function fieldOf(control, usual, heard) {
+function fieldOf(control, usual, onChange) {
   const make = { list, choice, range, number, text }[control.kind];
-  return make(control, usual, heard);
+  return make(control, usual, onChange);
 }
 
 /** @type {(control: ControlWords, label: HTMLElement, ...content: Node[]) => HTMLElement} */
@@ -162,7 +162,7 @@ function block({ name, info }, label, ...content) {
 }
 
 /** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
-function list(control, usual, heard) {
+function list(control, usual, onChange) {
   const { name } = control;
   const id = newId();
   const select = element("select", "", { id });
@@ -180,7 +180,7 @@ function list(control, usual, heard) {
   };
   field.offer(control.choices ?? []);
   field.write(usual);
-  select.addEventListener("change", () => heard(name));
+  select.addEventListener("change", () => onChange(name));
   return field;
 }
 
@@ -205,7 +205,7 @@ function optionsOf(choices) {
 }
 
 /** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
-function choice(control, usual, heard) {
+function choice(control, usual, onChange) {
   const { name, label, info } = control;
   const group = `sv-${name}`;
   const options = element("div", "sv-options");
@@ -228,15 +228,15 @@ function choice(control, usual, heard) {
   };
   field.offer(control.choices ?? []);
   field.write(usual);
-  options.addEventListener("change", () => heard(name));
+  options.addEventListener("change", () => onChange(name));
   return field;
 }
 
 /** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
-function range(control, usual, heard) {
+function range(control, usual, onChange) {
   const { name, label, limits = [0, 1], step = 1 } = control;
-  const [least, most] = limits;
-  const bounds = { min: String(least), max: String(most), step: String(step) };
+  const [min, max] = limits;
+  const bounds = { min: String(min), max: String(max), step: String(step) };
   const called = (/** @type {string} */ kind) => ({ "aria-label": `${kind} for ${label}` });
   const box = element("input", "", { type: "number", ...bounds, ...called("number input") });
   const slider = element("input", "", { type: "range", ...bounds, ...called("range slider") });
@@ -244,39 +244,39 @@ function range(control, usual, heard) {
   const reset = element("button", "sv-reset", resetting, "↺");
   const follow = () => {
     slider.value = box.value === "" ? String(usual) : box.value;
-    slider.style.setProperty("--done", `${((Number(slider.value) - least) / (most - least)) * 100}%`);
+    slider.style.setProperty("--done", `${((Number(slider.value) - min) / (max - min)) * 100}%`);
   };
-  const field = numeric(control, box, usual, heard, follow);
+  const field = numeric(control, box, usual, onChange, follow);
   box.addEventListener("change", () => {
-    const kept = within(box.value === "" ? Number(usual) : Number(box.value), control);
-    if (String(kept) === box.value) return;
-    field.write(kept);
-    heard(name);
+    const nearest = within(box.value === "" ? Number(usual) : Number(box.value), control);
+    if (String(nearest) === box.value) return;
+    field.write(nearest);
+    onChange(name);
   });
-  slider.addEventListener("input", () => { field.write(Number(slider.value)); heard(name); });
-  reset.addEventListener("click", () => { field.write(usual); heard(name); });
+  slider.addEventListener("input", () => { field.write(Number(slider.value)); onChange(name); });
+  reset.addEventListener("click", () => { field.write(usual); onChange(name); });
   const info = control.info ? [element("small", "", control.info)] : [];
   const head = element("div", "sv-range-head",
     element("div", "", element("span", "sv-label-of", label), ...info),
     element("div", "sv-range-box", box, reset));
   const line = element("div", "sv-range-line",
-    element("span", "", String(least)), slider, element("span", "", String(most)));
+    element("span", "", String(min)), slider, element("span", "", String(max)));
   return { ...field, node: element("div", "sv-field", { dataset: { field: name } }, head, line) };
 }
 
 /** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
-function number(control, usual, heard) {
+function number(control, usual, onChange) {
   const id = newId();
-  const [least, most] = control.limits ?? [0, 1];
-  const box = element("input", "", { id, type: "number", min: String(least), max: String(most), step: "1" });
+  const [min, max] = control.limits ?? [0, 1];
+  const box = element("input", "", { id, type: "number", min: String(min), max: String(max), step: "1" });
   const label = element("label", "sv-label-of", { htmlFor: id }, control.label);
-  return { ...numeric(control, box, usual, heard), node: block(control, label, box) };
+  return { ...numeric(control, box, usual, onChange), node: block(control, label, box) };
 }
 
 /** The nearest value that a control can have. @type {(value: number, control: ControlWords) => number} */
-function within(value, { limits: [least, most] = [0, 1], step = 1 }) {
-  const nearest = least + Math.round((value - least) / step) * step;
-  return Math.min(most, Math.max(least, Number(nearest.toFixed(4))));
+function within(value, { limits: [min, max] = [0, 1], step = 1 }) {
+  const nearest = min + Math.round((value - min) / step) * step;
+  return Math.min(max, Math.max(min, Number(nearest.toFixed(4))));
 }
 
 /**
@@ -285,22 +285,22 @@ function within(value, { limits: [least, most] = [0, 1], step = 1 }) {
  * @param {ControlWords} control
  * @param {HTMLInputElement} box
  * @param {Value} usual
- * @param {Heard} heard
+ * @param {Heard} onChange
  * @param {() => void} [follow]  called whenever the value changes
  * @returns {Field}
  */
-function numeric({ name }, box, usual, heard, follow = () => {}) {
+function numeric({ name }, box, usual, onChange, follow = () => {}) {
   const write = (/** @type {Value} */ value) => {
     box.value = value === null ? "" : String(value);
     follow();
   };
-  box.addEventListener("input", () => { follow(); heard(name); });
+  box.addEventListener("input", () => { follow(); onChange(name); });
   write(usual);
   return { name, node: box, read: () => (box.value === "" ? null : Number(box.value)), write };
 }
 
 /** @type {(control: ControlWords, usual: Value, heard: Heard) => Field} */
-function text(control, usual, heard) {
+function text(control, usual, onChange) {
   const { name } = control;
   const id = newId();
   const box = element("input", "", {
@@ -312,7 +312,7 @@ function text(control, usual, heard) {
     autocomplete: "off",
   });
   const label = element("label", "sv-label-of", { htmlFor: id }, control.label);
-  box.addEventListener("input", () => heard(name));
+  box.addEventListener("input", () => onChange(name));
   const write = (/** @type {Value} */ value) => { box.value = String(value ?? ""); };
   write(usual);
   return { name, node: block(control, label, box), read: () => box.value, write };

@@ -1,4 +1,4 @@
-// What the doctor finds about a pair that is chosen: under the list of pairs, the worst findings first.
+// The doctor's findings about the chosen pair: under the list of pairs, the worst findings first.
 
 import { element, find } from "specviz/dom/dom.js";
 
@@ -55,8 +55,8 @@ export function worstFirst(findings) {
 function reportNodes({ verdict, summary, findings, fetch }) {
   const nodes = [element("p", verdict, summary)];
   if (fetch) {
-    const how = "Run does it, if the hub answers. Whoever runs this page does it before with ";
-    nodes.push(element("p", "sv-reading", how, element("code", "", fetch), "."));
+    const advice = "Run does it, if the hub answers. Whoever runs this page does it before with ";
+    nodes.push(element("p", "sv-reading", advice, element("code", "", fetch), "."));
   }
   const rows = worstFirst(findings).map(({ level, topic, sentence }) => element("li", level,
     element("i", "", { role: "img", "aria-label": level }, MARKS[level]),

@@ -39,7 +39,7 @@ export class PromptBox {
     if (this.#isOpen) this.#open(); else this.close();
   }
 
-  /** What stands in it while it is empty. @param {string} text */
+  /** Set its placeholder. @param {string} text */
   set placeholder(text) {
     this.#area.placeholder = text;
   }
@@ -81,7 +81,7 @@ export class PromptBox {
     const padding = parseFloat(paddingTop) + parseFloat(paddingBottom);
     area.style.height = "0"; // so that its content alone says how high it would be
     const lines = Math.round((area.scrollHeight - padding) / parseFloat(lineHeight));
-    const shown = Math.max(1, Math.min(lines, MAX_LINES));
-    area.style.height = `${shown * parseFloat(lineHeight) + padding}px`;
+    const rows = Math.max(1, Math.min(lines, MAX_LINES));
+    area.style.height = `${rows * parseFloat(lineHeight) + padding}px`;
   }
 }

@@ -4,7 +4,7 @@
  * Properties of an element; those of `style` and `dataset` one by one, names with a hyphen are attributes.
  * @typedef {Record<string, any>} Given
  */
-/** What stands in an element, and what it is given. @typedef {string | Node | Given} Content */
+/** The content of an element, or properties for it. @typedef {string | Node | Given} Content */
 
 /**
  * A new element. A text only ever becomes a text node.
@@ -17,17 +17,17 @@ export function element(name, className, ...content) {
   const node = document.createElement(name);
   if (node instanceof HTMLButtonElement) node.type = "button";
   if (className) node.className = className;
-  for (const one of content) {
-    if (typeof one === "string" || one instanceof Node) node.append(one); else give(node, one);
+  for (const part of content) {
+    if (typeof part === "string" || part instanceof Node) node.append(part); else give(node, part);
   }
   return node;
 }
 
 /** @type {(node: HTMLElement, given: Given) => void} */
-function give(node, { style = {}, dataset = {}, ...given }) {
+function give(node, { style = {}, dataset = {}, ...properties }) {
   for (const [name, value] of Object.entries(style)) node.style.setProperty(name, String(value));
   Object.assign(node.dataset, dataset);
-  for (const [name, value] of Object.entries(given)) {
+  for (const [name, value] of Object.entries(properties)) {
     if (name === "role" || name.includes("-")) node.setAttribute(name, String(value));
     else Object.assign(node, { [name]: value });
   }
@@ -73,9 +73,9 @@ export function shape(name, attributes) {
  * @param {new () => Kind} [kind]
  */
 export function find(root, selector, kind) {
-  const found = root.querySelector(selector);
-  if (!(found instanceof (kind ?? HTMLElement))) throw new Error(`the page lacks ${selector}`);
-  return /** @type {Kind} */ (found);
+  const node = root.querySelector(selector);
+  if (!(node instanceof (kind ?? HTMLElement))) throw new Error(`the page lacks ${selector}`);
+  return /** @type {Kind} */ (node);
 }
 
 /**
@@ -95,8 +95,8 @@ export function findAll(root, selector, kind) {
  * @type {(event: Event, selector: string) => HTMLElement | null}
  */
 export function closest({ target }, selector) {
-  const found = target instanceof Element ? target.closest(selector) : null;
-  return found instanceof HTMLElement ? found : null;
+  const node = target instanceof Element ? target.closest(selector) : null;
+  return node instanceof HTMLElement ? node : null;
 }
 
 /**

@@ -1,4 +1,4 @@
-// What this tab keeps when the page is loaded anew, and what this browser remembers for another visit.
+// Storage of the tab, which a reload keeps, and of the browser, for another visit.
 // Storage may be forbidden, and too small.
 
 export const SWEEP = "specviz-sweep";
@@ -12,7 +12,7 @@ export function keep(name, value) {
   }
 }
 
-/** What was kept under a name, or null. @type {(name: string) => any} */
+/** The value that the tab keeps under a name, or null. @type {(name: string) => any} */
 export function kept(name) {
   try {
     return JSON.parse(sessionStorage.getItem(name) ?? "null");
@@ -21,7 +21,7 @@ export function kept(name) {
   }
 }
 
-/** The same, once. @type {(name: string) => any} */
+/** The same value, which the tab then drops. @type {(name: string) => any} */
 export function taken(name) {
   const value = kept(name);
   if (value) sessionStorage.removeItem(name);
@@ -37,7 +37,7 @@ export function remember(name, value) {
   }
 }
 
-/** What was remembered under a name, or null. @type {(name: string) => string | null} */
+/** The value that the browser keeps under a name, or null. @type {(name: string) => string | null} */
 export function remembered(name) {
   try {
     return localStorage.getItem(name);

@@ -29,7 +29,7 @@ export class Notice {
     this.#write(text || this.#background, isError);
   }
 
-  /** What lasts, and is said while there is nothing else to say. @param {string} text */
+  /** Set the lasting sentence, which shows while there is no other. @param {string} text */
   setBackground(text) {
     this.#background = text;
     if (this.#isFree) this.#write(text, false);
@@ -45,7 +45,7 @@ export class Notice {
   }
 
   /**
-   * What goes on and is waited for: with a sign that moves, and with the seconds that it takes.
+   * Show the progress notice: with a moving sign, and with the elapsed seconds.
    * @param {string} text
    */
   wait(text) {
@@ -70,7 +70,7 @@ export class Notice {
     this.show("");
   }
 
-  /** What need not be read to go on disappears by itself. @param {string} text */
+  /** Show a sentence that disappears by itself. @param {string} text */
   mention(text) {
     this.show(text);
     this.#hiding = setTimeout(() => this.clear(), MENTIONED_FOR);

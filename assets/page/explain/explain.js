@@ -36,7 +36,7 @@ export class Explain {
   #lane = OURS; // the lane with drafts whose rounds are gone through
   #dialog = element("dialog", "sv-explain", { "aria-labelledby": "sx-title" });
   /** @type {Trace | null} */
-  #held = null; // the trace of the round, whatever the page shows by now
+  #trace = null; // the trace of the round, whatever the page shows by now
   #round = /** @type {Round | null} */ (null);
   #isCode = false; // whether some of its tokens are code
   #steps = /** @type {Step[]} */ ([]);
@@ -61,7 +61,7 @@ export class Explain {
     if (this.#dialog.open || root.dataset.guess || trace?.header.source) return;
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
     this.#lane = lane === ALONE ? view.chosen : lane;
-    this.#held = trace && twoOf(trace, this.#lane);
+    this.#trace = trace && twoOf(trace, this.#lane);
     find(this.#dialog, `[data-cross=${OURS}]`).textContent = labelOf(this.#lane);
     const round = this.#roundOf(token ?? null);
     if (!round) return;
@@ -89,36 +89,36 @@ export class Explain {
 
   /** @param {Element | null} token */
   #roundOf(token) {
-    const rounds = this.#held?.rounds ?? [];
+    const rounds = this.#trace?.rounds ?? [];
     const at = token?.closest("[data-lane]")?.getAttribute("data-lane");
     const lane = at === this.#lane ? OURS : at;
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
-    const named = rounds.find((one) => one.lane === lane && one.index === index);
+    const named = rounds.find((other) => other.lane === lane && other.index === index);
     if (named) return named;
     const { events, live, playing, position } = this.#page.timeline;
     const { rounds: done, partial } = this.#page.timeline.shown();
-    const isOwn = (/** @type {Round} */ one) => one.lane === this.#lane;
-    const shown = done.filter(isOwn);
-    const last = partial[this.#lane]?.round ?? shown[shown.length - 1];
+    const isOwn = (/** @type {Round} */ other) => other.lane === this.#lane;
+    const played = done.filter(isOwn);
+    const last = partial[this.#lane]?.round ?? played[played.length - 1];
     const isHeld = !playing && !live && position > 0 && position < events.length;
-    const ours = rounds.filter((one) => one.lane === OURS);
-    const offered = position > 0 ? ours.slice(0, shown.length) : ours;
+    const ours = rounds.filter((other) => other.lane === OURS);
+    const offered = position > 0 ? ours.slice(0, played.length) : ours;
     const telling = tellingRound(offered.length ? offered : ours);
-    const wanted = isHeld && last ? last : telling;
-    return ours.find((one) => one.index === wanted?.index) ?? null;
+    const best = isHeld && last ? last : telling;
+    return ours.find((other) => other.index === best?.index) ?? null;
   }
 
   /** @param {Round} round */
   #show(round) {
-    const trace = this.#held;
+    const trace = this.#trace;
     if (!trace) return;
     this.#round = round;
-    const code = codeIn(trace.rounds.filter((one) => one.lane === round.lane), trace.header);
+    const code = codeIn(trace.rounds.filter((other) => other.lane === round.lane), trace.header);
     this.#isCode = tokensOf(round).some((token) => code.has(token));
     this.#dialog.classList.toggle("is-code", this.#isCode);
     this.#steps = stepsOf(round, trace);
     find(this.#dialog, ".sx-save").hidden = !round.drafted.length;
-    const count = trace.rounds.filter((one) => one.lane === round.lane).length;
+    const count = trace.rounds.filter((other) => other.lane === round.lane).length;
     const kind = round.lane === "baseline" ? "Pass" : "Round";
     find(this.#dialog, "#sx-title").textContent = `${kind} ${round.index + 1} of ${count}, slowly`;
     for (const button of this.#dialog.querySelectorAll("[data-cross]")) {
@@ -152,7 +152,7 @@ export class Explain {
   /** @param {Step} step */
   #draw(step) {
     const dialog = this.#dialog;
-    const trace = this.#held;
+    const trace = this.#trace;
     const round = this.#round;
     if (!trace || !round) return;
     for (const button of dialog.querySelectorAll("[data-chapter]")) {
@@ -179,7 +179,7 @@ export class Explain {
     find(this.#dialog, "[data-by='-1']").setAttribute("aria-disabled", String(this.#place === 0));
   }
 
-  /** What the button does that goes on. */
+  /** The label of the button that goes on. */
   #nextLabel() {
     const isLast = this.#place === this.#steps.length - 1;
     if (!isLast) return "Next";
@@ -198,20 +198,24 @@ export class Explain {
   /** @param {number} by rounds of the same lane */
   #neighbour(by) {
     const { lane, index } = this.#round ?? {};
-    return this.#held?.rounds.find((one) => one.lane === lane && one.index === Number(index) + by);
+    return this.#trace?.rounds.find((other) => other.lane === lane && other.index === Number(index) + by);
   }
 
   // The round of another lane that wrote the same place of the text.
   /** @param {string | undefined} lane */
   #cross(lane) {
-    const trace = this.#held;
+    const trace = this.#trace;
     const round = this.#round;
     if (!trace || !round || round.lane === lane) return;
     const before = textBefore(round, trace.rounds).length;
-    const others = trace.rounds.filter((one) => one.lane === lane).sort((a, b) => a.index - b.index);
+    const others = trace.rounds.filter((other) => other.lane === lane).sort((a, b) => a.index - b.index);
     let written = 0;
-    const same = others.find((one) => (written += one.emitted.length) > before) ?? others[others.length - 1];
-    if (same) this.#show(same);
+    const counterpart = others.find((other) => {
+      written += other.emitted.length;
+      return written > before;
+    });
+    const newest = others[others.length - 1];
+    if (newest) this.#show(counterpart ?? newest);
   }
 
   /** @param {KeyboardEvent} event */
@@ -234,7 +238,7 @@ export class Explain {
   }
 
   #save() {
-    const trace = this.#held;
+    const trace = this.#trace;
     const round = this.#round;
     if (!trace || !round) return;
     const figure = new Blob([figureOfRound(round, trace)], { type: "image/svg+xml" });

@@ -32,9 +32,10 @@ export function sharesOf(token, own) {
   const beta = token.beta ?? 0;
   const p = listed(token.top_p, mine, ({ p: value }) => value);
   const q = listed(token.top_q, mine, ({ q: value }) => value);
-  // What is left of p is recorded scaled up to 1; where one chance is listed it gives the other.
-  const excess = new Map((token.top_residual ?? []).map((one) => [one.id, one.probability * (1 - beta)]));
-  const texts = new Map([...token.top_p ?? [], ...token.top_q ?? [], ...token.top_residual ?? [], ...mine]
+  // The residual is recorded scaled up to 1; with it a listed chance gives the other one.
+  const residual = token.top_residual ?? [];
+  const excess = new Map(residual.map(({ id, probability }) => [id, probability * (1 - beta)]));
+  const texts = new Map([...token.top_p ?? [], ...token.top_q ?? [], ...residual, ...mine]
     .map(({ id, text }) => [id, text]));
   const rows = [...texts].flatMap(([id, text]) => {
     const gap = excess.get(id);
@@ -42,12 +43,16 @@ export function sharesOf(token, own) {
     const ofQ = q(id) ?? derived(p(id), gap && -gap);
     return ofP === undefined || ofQ === undefined ? [] : [{ id, text, p: ofP, q: ofQ }];
   });
-  const shown = largest(rows, mine.map(({ id }) => id));
-  const left = (/** @type {number} */ whole, /** @type {(row: Share) => number} */ of) =>
-    Math.max(0, shown.reduce((total, row) => total - of(row), whole));
-  const both = left(beta, (row) => Math.min(row.p, row.q));
-  const rest = { p: left(1, (row) => row.p), q: left(1, (row) => row.q), both };
-  return { rows: shown, rest, beta };
+  const largestRows = largest(rows, mine.map(({ id }) => id));
+  // The rest of a sum without the rows.
+  const left = (/** @type {number} */ sum, /** @type {(row: Share) => number} */ of) =>
+    Math.max(0, largestRows.reduce((rest, row) => rest - of(row), sum));
+  const rest = {
+    p: left(1, (row) => row.p),
+    q: left(1, (row) => row.q),
+    both: left(beta, (row) => Math.min(row.p, row.q)),
+  };
+  return { rows: largestRows, rest, beta };
 }
 
 /**
@@ -57,13 +62,13 @@ export function sharesOf(token, own) {
  * @param {(token: Token) => number | undefined} of
  */
 function listed(choices, mine, of) {
-  const known = new Map((choices ?? []).map((one) => [one.id, one.probability]));
+  const chances = new Map((choices ?? []).map((choice) => [choice.id, choice.probability]));
   for (const token of mine) {
     const value = of(token);
-    if (value !== undefined) known.set(token.id, value);
+    if (value !== undefined) chances.set(token.id, value);
   }
   const isWhole = choices !== undefined && choices.length < LISTED;
-  return (/** @type {number} */ id) => known.get(id) ?? (isWhole ? 0 : undefined);
+  return (/** @type {number} */ id) => chances.get(id) ?? (isWhole ? 0 : undefined);
 }
 
 // A chance that follows from the other one; listed chances are rounded, so it is never called 0.
@@ -77,24 +82,24 @@ function derived(other, gap) {
 /** @type {(rows: Share[], needed: number[]) => Share[]} */
 function largest(rows, needed) {
   const height = (/** @type {Share} */ { p, q, id }) => Math.max(p, q) + Number(needed.includes(id));
-  const kept = [...rows].sort((a, b) => height(b) - height(a)).slice(0, MAX_ROWS);
-  return kept.sort((a, b) => Math.max(b.p, b.q) - Math.max(a.p, a.q));
+  const top = [...rows].sort((a, b) => height(b) - height(a)).slice(0, MAX_ROWS);
+  return top.sort((a, b) => Math.max(b.p, b.q) - Math.max(a.p, a.q));
 }
 
 /** @typedef {ReturnType<typeof balanceOf>} Balance */
 
 /**
- * What a round brought and cost, and the time that the target alone took for the same places.
+ * The tokens and the time of a round, and the time of the target alone for the same places.
  * @param {Round} round
  * @param {Trace} trace
  */
 export function balanceOf(round, { rounds }) {
   const before = textBefore(round, rounds).length;
   const tokens = round.emitted.length;
-  const alone = rounds.filter((one) => one.lane === "baseline").sort((a, b) => a.index - b.index);
-  const same = alone.slice(before, before + tokens);
-  const passes = same.length === tokens ? same : [];
-  const total = (/** @type {Round[]} */ list) => list.reduce((seconds, one) => seconds + secondsOf(one), 0);
+  const alone = rounds.filter((other) => other.lane === "baseline").sort((a, b) => a.index - b.index);
+  const samePlaces = alone.slice(before, before + tokens);
+  const passes = samePlaces.length === tokens ? samePlaces : [];
+  const total = (/** @type {Round[]} */ list) => list.reduce((sum, other) => sum + secondsOf(other), 0);
   const mean = alone.length ? total(alone) / alone.length : null;
   return {
     tokens,
@@ -112,7 +117,7 @@ export function balanceOf(round, { rounds }) {
  */
 export function singlePass({ rounds }) {
   const alone = rounds.filter((round) => round.lane === "baseline");
-  return alone.length ? alone.reduce((total, one) => total + one.verify_seconds, 0) / alone.length : null;
+  return alone.length ? alone.reduce((total, round) => total + round.verify_seconds, 0) / alone.length : null;
 }
 
 /**
@@ -120,8 +125,8 @@ export function singlePass({ rounds }) {
  * @type {(round: Round, rounds: Round[]) => Token[]}
  */
 export function textBefore({ lane, index }, rounds) {
-  return rounds.filter((one) => one.lane === lane && one.index < index)
-    .sort((a, b) => a.index - b.index).flatMap((one) => one.emitted);
+  return rounds.filter((other) => other.lane === lane && other.index < index)
+    .sort((a, b) => a.index - b.index).flatMap((other) => other.emitted);
 }
 
 const NOT_FASTER = "More tokens in a round are not always faster: each guess costs time, accepted or not.";
@@ -138,11 +143,11 @@ export function milliseconds(seconds) {
 /**
  * The time of a round to scale: narrow steps of the draft, as one where they are many, and one wide pass.
  * @param {Round} round
- * @param {number} whole seconds that fill the width
+ * @param {number} fullWidth seconds that fill the width
  * @param {"draft" | "verify" | "overhead"} [until] the last part that is over
  */
 export function times({ drafted, draft_seconds: draft, verify_seconds: verify, overhead_seconds: overhead },
-  whole, until = "overhead") {
+  fullWidth, until = "overhead") {
   const steps = drafted.length > MAX_STEPS ? 1 : drafted.length;
   const step = /** @type {[string, number]} */ (["draft", draft / steps]);
   /** @type {[string, number][]} */
@@ -150,7 +155,7 @@ export function times({ drafted, draft_seconds: draft, verify_seconds: verify, o
   const order = ["draft", "verify", "overhead"];
   return element("span", "sx-times", ...parts.map(([name, seconds], i) =>
     element("i", name + (order.indexOf(name) > order.indexOf(until) ? " is-ahead" : ""), {
-      style: { "--i": i, width: `${(100 * seconds) / whole}%` },
+      style: { "--i": i, width: `${(100 * seconds) / fullWidth}%` },
     })));
 }
 
@@ -161,12 +166,13 @@ export function times({ drafted, draft_seconds: draft, verify_seconds: verify, o
  * @param {Marked[]} written in the round
  */
 function clocks(round, { tokens, seconds, passes, alone }, written) {
-  const whole = Math.max(seconds, alone ?? 0);
+  const fullWidth = Math.max(seconds, alone ?? 0);
   const isAlone = round.lane === "baseline";
   const words = element("p", "", ...written.flatMap((token) => [chip(token), " "]));
-  const own = clock(isAlone ? "target alone" : "with drafts", times(round, whole), seconds, tokens, words);
-  if (alone === null || isAlone) return element("dl", "sx-clocks", ...own);
-  const wide = (/** @type {number} */ part) => `${(100 * part) / whole}%`;
+  const name = isAlone ? "target alone" : "with drafts";
+  const ours = clock(name, times(round, fullWidth), seconds, tokens, words);
+  if (alone === null || isAlone) return element("dl", "sx-clocks", ...ours);
+  const wide = (/** @type {number} */ part) => `${(100 * part) / fullWidth}%`;
   const pieces = passes.length
     ? passes.map((pass) => ({ seconds: secondsOf(pass), text: pass.emitted[0]?.text }))
     : Array.from({ length: tokens }, () => ({ seconds: alone / tokens, text: undefined }));
@@ -176,7 +182,7 @@ function clocks(round, { tokens, seconds, passes, alone }, written) {
   }));
   const end = element("u", "", { style: { left: wide(seconds) } }); // of the round
   if (seconds < alone) bar.append(end);
-  return element("dl", "sx-clocks", ...own, ...clock("target alone", bar, alone, tokens));
+  return element("dl", "sx-clocks", ...ours, ...clock("target alone", bar, alone, tokens));
 }
 
 /**
@@ -229,7 +235,7 @@ function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, al
     + `In the time of this round it had written ${written}.`;
 }
 
-// How many passes were over after this time.
+// Count the passes that were over after this time.
 /** @type {(passes: Round[], seconds: number) => number} */
 function byThen(passes, seconds) {
   let left = seconds;

@@ -57,8 +57,8 @@ const blanksBefore = (text) => /^[^\S\n]+(?=\S)/.exec(text)?.[0] ?? "\u200b";
 /** The end of a text of prose. @param {string} text */
 function lastWords(text) {
   const flat = text.replace(/\s*\n\s*/g, " ¶ ");
-  const most = matchMedia("(max-width: 640px)").matches ? SHORT_TAIL : TAIL;
-  const cut = flat.length > most ? `…${flat.slice(flat.indexOf(" ", flat.length - most))}` : flat;
+  const maxLength = matchMedia("(max-width: 640px)").matches ? SHORT_TAIL : TAIL;
+  const cut = flat.length > maxLength ? `…${flat.slice(flat.indexOf(" ", flat.length - maxLength))}` : flat;
   return cut.trimEnd();
 }
 
@@ -77,8 +77,8 @@ function lastLines(text) {
  */
 export function bars(title, kind, choices, chosen) {
   const isListed = chosen?.probability === undefined || choices.some(({ id }) => id === chosen.id);
-  const shown = isListed ? choices : [...choices, { ...chosen, probability: chosen.probability ?? 0 }];
-  const rows = shown.map(({ id, text, probability }) => {
+  const entries = isListed ? choices : [...choices, { ...chosen, probability: chosen.probability ?? 0 }];
+  const rows = entries.map(({ id, text, probability }) => {
     const bar = track([["", probability]], 1);
     const share = element("span", "sx-number", chance(probability));
     return element("li", id === chosen?.id ? "is-chosen" : "", word(text), bar, share);
@@ -92,9 +92,9 @@ const word = (text) => element("span", "sx-word", visible(text));
 
 // Pieces, each with its class and length, one after the other, on a track that is `whole` long.
 /** @type {(pieces: [string, number][], whole: number) => HTMLSpanElement} */
-const track = (pieces, whole) => element("span", "sx-track", ...pieces
-  .filter(([, length]) => length >= whole * FINEST || pieces.length === 1)
-  .map(([name, length]) => element("i", name, { style: { width: `${(100 * length) / whole}%` } })));
+const track = (pieces, scale) => element("span", "sx-track", ...pieces
+  .filter(([, length]) => length >= scale * FINEST || pieces.length === 1)
+  .map(([name, length]) => element("i", name, { style: { width: `${(100 * length) / scale}%` } })));
 
 /**
  * The places of a round as columns: each guess with its bars of q, and of p once the target has read.
@@ -134,14 +134,14 @@ const unused = () => element("div", "sx-bars is-p is-unused",
  */
 export function twoTexts(tokens) {
   const list = element("dl", "sx-texts");
-  const kept = tokens.filter(({ outcome }) => outcome === "accepted");
+  const accepted = tokens.filter(({ outcome }) => outcome === "accepted");
   const guessed = tokens.filter(({ outcome }) => outcome === "rejected" || outcome === "ignored");
-  const own = tokens.filter(({ outcome }) => outcome === "corrected");
-  const shown = (/** @type {Marked} */ token) => [/^\s/.test(token.text) ? " " : "\u200b", chip(token)];
+  const corrected = tokens.filter(({ outcome }) => outcome === "corrected");
+  const spacedChip = (/** @type {Marked} */ token) => [/^\s/.test(token.text) ? " " : "\u200b", chip(token)];
   const add = (/** @type {string} */ name, /** @type {Marked[]} */ text) =>
-    list.append(element("dt", "", name), element("dd", "", ...text.flatMap(shown)));
-  add("the draft went on", [...kept, ...guessed]);
-  add("what is written", [...kept, ...own]);
+    list.append(element("dt", "", name), element("dd", "", ...text.flatMap(spacedChip)));
+  add("the draft went on", [...accepted, ...guessed]);
+  add("what is written", [...accepted, ...corrected]);
   return list;
 }
 
@@ -191,7 +191,7 @@ function comparedBy(token, rule) {
   return { limit, drawn: { name: "p", value: Math.min(1, p), text: number(p) } };
 }
 
-/** What the limit of a verdict is made of. @type {(token: Token, rule: string) => HTMLElement} */
+/** The numbers that make the limit of a verdict. @type {(token: Token, rule: string) => HTMLElement} */
 function fraction({ p = 0, q = 1, weight }, rule) {
   if (rule !== "token") {
     return element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`);
@@ -213,12 +213,12 @@ const pin = (name, value, label, number) => element("span", `sx-pin is-${name}`,
  * @param {boolean} [isLeft] whether what only p gives is what matters
  */
 export function overlay({ rows, rest }, chosen, isLeft = false) {
-  const whole = Math.max(...rows.map(({ p, q }) => Math.max(p, q)));
+  const largest = Math.max(...rows.map(({ p, q }) => Math.max(p, q)));
   const table = element("table", isLeft ? "sx-overlay is-left" : "sx-overlay");
   const key = KEYS.map(([name, text]) => element("span", "", element("i", name), text));
   table.append(line("th", null, element("span", "sx-key", ...key), "target p", "draft q"));
   for (const row of rows) {
-    const node = line("td", row.text, track(pieces(row), whole), chance(row.p), chance(row.q));
+    const node = line("td", row.text, track(pieces(row), largest), chance(row.p), chance(row.q));
     node.classList.toggle("is-chosen", row.id === chosen);
     table.append(node);
   }

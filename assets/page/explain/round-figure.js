@@ -26,7 +26,7 @@ const MARGIN = 1.25; // of a measured width: another computer's letters may be a
 
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
 
-/** What a verdict is called here, with its mark. @type {Record<string, string>} */
+/** The label of each verdict, with its mark. @type {Record<string, string>} */
 const VERDICTS = {
   accepted: "accepted ✓",
   rejected: "rejected ×",
@@ -45,7 +45,7 @@ const AROUND = 2; // and from its last verdict, to both sides
  */
 
 /**
- * How the text of a round is set: sizes in px.
+ * The typefaces of the text of a round: sizes in px.
  * @typedef {{ family: string, token: number, context: number }} Face
  */
 
@@ -126,7 +126,7 @@ function omission(tokens) {
   return [{ token: { ...token, text: `… ${tokens.length} more …` }, omitted: tokens.length }];
 }
 
-// Where each token stands; the target's own, one at most, is set apart.
+// The columns of the tokens; the target's own, one at most, is set apart.
 /** @type {(tokens: Pick<Column, "token" | "omitted">[], own: number, face: Face) => Column[]} */
 function columnsOf(tokens, own, face) {
   const widthOf = ruler(`${face.token}px ${face.family}`);
@@ -140,7 +140,7 @@ function columnsOf(tokens, own, face) {
   });
 }
 
-/** What tells how wide a text is, in pixels. @param {string} font */
+/** Make a function that measures the width of a text in pixels. @param {string} font */
 function ruler(font) {
   const { context } = new Painting();
   context.font = font;
@@ -149,20 +149,20 @@ function ruler(font) {
 
 // The last words of a text that fit into so many px.
 /** @type {(text: string, most: number, face: Face) => string} */
-function tailOf(text, most, face) {
+function tailOf(text, maxWidth, face) {
   const width = ruler(`${face.context}px ${face.family}`);
   let tail = text.replace(/\s+/g, " ").trim().slice(-200);
-  while (width(`… ${tail}`) > most && tail.length > 1) tail = tail.slice(1).replace(/^\S*\s+(?=\S)/, "");
+  while (width(`… ${tail}`) > maxWidth && tail.length > 1) tail = tail.slice(1).replace(/^\S*\s+(?=\S)/, "");
   return tail.length < text.trim().length ? `… ${tail}` : tail;
 }
 
 // The begin of a text that fits into so many px.
 /** @type {(text: string, most: number, face: Face) => string} */
-function headOf(text, most, face) {
+function headOf(text, maxWidth, face) {
   const width = ruler(`${face.context}px ${face.family}`);
-  if (width(text) <= most) return text;
+  if (width(text) <= maxWidth) return text;
   let head = text;
-  while (width(`${head} …`) > most && head.length > 1) head = head.slice(0, -1);
+  while (width(`${head} …`) > maxWidth && head.length > 1) head = head.slice(0, -1);
   return `${head.trimEnd()} …`;
 }
 
@@ -215,7 +215,7 @@ function draw({ node }, name, attributes) {
 }
 
 /**
- * How a line of text is written.
+ * The style of a line of text.
  * @typedef {object} Style
  * @property {number} [size] px
  * @property {number} [weight]
@@ -250,9 +250,9 @@ function write(sheet, text, x, y, style = {}) {
 
 /** @type {(sheet: Sheet, round: Round, about: string[], width: number) => void} */
 function title(sheet, round, about, width) {
-  const kept = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
+  const accepted = round.drafted.filter(({ outcome }) => outcome === "accepted").length;
   const drafted = plural(round.drafted.length, "token");
-  const summary = `${drafted} drafted, ${kept} accepted, ${round.emitted.length} written`;
+  const summary = `${drafted} drafted, ${accepted} accepted, ${round.emitted.length} written`;
   write(sheet, summary, EDGE, 50, { size: 25, weight: 600 });
   const name = write(sheet, "spec", width - EDGE, 48, { size: 20, weight: 600, anchor: "end" });
   const viz = shape("tspan", { fill: sheet.colours.accepted });
@@ -316,13 +316,13 @@ function tokenBox(sheet, { token, left, width }) {
   if (outcome === "rejected") line(bottom - 20);
 }
 
-// What the round wrote and how long it took.
+// The written tokens of the round, and its time.
 /** @type {(sheet: Sheet, round: Round, y: number, width: number) => void} */
 function footing(sheet, round, y, width) {
   const written = round.emitted.map(({ text }) => text.replaceAll("\n", "¶")).join("").trim();
   write(sheet, "written", EDGE, y, { colour: "soft" });
-  const shown = headOf(written, width - 2 * EDGE - LABELS, sheet.face);
-  write(sheet, shown, EDGE + LABELS, y, { size: sheet.face.context, family: sheet.face.family });
+  const fitting = headOf(written, width - 2 * EDGE - LABELS, sheet.face);
+  write(sheet, fitting, EDGE + LABELS, y, { size: sheet.face.context, family: sheet.face.family });
   const all = milliseconds(secondsOf(round));
   const drafting = milliseconds(round.draft_seconds);
   const pass = milliseconds(round.verify_seconds);

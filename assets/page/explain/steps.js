@@ -25,7 +25,7 @@ import { plural, visible } from "specviz/words/words.js";
  */
 
 /**
- * What the steps need of a round.
+ * The facts of a round for its steps.
  * @typedef {object} RoundFacts
  * @property {Round} round
  * @property {Trace} trace
@@ -92,14 +92,14 @@ function guess({ round, trace, isGreedy }) {
 // some without any, says nothing of it.
 /** @type {(round: Round, trace: Trace) => boolean} */
 function endedUnsure({ drafted, lane, index }, { header: { settings }, rounds }) {
-  const { drafter, gamma, gamma_policy: policy, max_new_tokens: most } = settings;
+  const { drafter, gamma, gamma_policy: policy, max_new_tokens: maxTokens } = settings;
   if (policy !== "confidence" || !drafterKind(drafter).has_model || drafted.length >= gamma) return false;
   const before = rounds.filter((other) => other.lane === lane && other.index < index);
   if (before.length && !before[before.length - 1].drafted.length) return false;
-  return writtenBy(before, lane).length + drafted.length + 1 < most;
+  return writtenBy(before, lane).length + drafted.length + 1 < maxTokens;
 }
 
-// How a round's guesses came about, in a sentence; how many they were comes in words.
+// The origin of a round's guesses, in a sentence. count: their number in words.
 /** @type {(header: Header, count: string, isGreedy: boolean) => string} */
 function guessed({ settings, draft }, count, isGreedy) {
   const { guessed: drawn, guessed_greedy: greedy, who } = drafterKind(settings.drafter);
@@ -115,7 +115,7 @@ function guessed({ settings, draft }, count, isGreedy) {
 }
 
 /**
- * What judging costs beside a pass over one token, as this round has it: a single pass may well be quicker.
+ * The cost of judging in this round beside a pass over one token, in words.
  * @param {number} tokens  that the pass read
  * @param {number} verify  seconds
  * @param {number | null} single  seconds of a pass over one token, on average
@@ -191,14 +191,14 @@ function judgeBetween({ round }, guesses, judged) {
   };
 }
 
-/** What people often get wrong about verdicts. @type {(facts: RoundFacts, token: Token) => string} */
+/** A common misunderstanding of verdicts. @type {(facts: RoundFacts, token: Token) => string} */
 function noteOn({ isGreedy, rule }, token) {
   if (isGreedy) return GREEDY;
   if (isDrawn(token)) return SERVER_DREW;
   return verdictKind(rule).note || NOT_GOOD_ENOUGH;
 }
 
-/** What a verdict compares. @type {(facts: RoundFacts, token: Token) => HTMLElement[]} */
+/** The drawings of what a verdict compares. @type {(facts: RoundFacts, token: Token) => HTMLElement[]} */
 function judgementDrawn({ own, isGreedy, rule }, token) {
   if (isGreedy) return [firstChoices(token)];
   if (drawsFirst(rule)) return [chances(token)];
@@ -210,10 +210,10 @@ function judgementDrawn({ own, isGreedy, rule }, token) {
 
 /** @type {(facts: RoundFacts, token: Token, place: number) => string} */
 function judgement({ round, isCopied, isGreedy, rule }, token, place) {
-  // What the target wrote in its place comes in a later step, unless it is what is compared.
-  const shown = drawsFirst(rule) ? round : { ...round, emitted: [] };
-  if (rule !== "token") return reasonBy(rule, token, { round: shown, place });
-  if (!isCopied) return reason(token, { round: shown, place });
+  // The target's own token comes in a later step, unless the verdict compares with it.
+  const roundSoFar = drawsFirst(rule) ? round : { ...round, emitted: [] };
+  if (rule !== "token") return reasonBy(rule, token, { round: roundSoFar, place });
+  if (!isCopied) return reason(token, { round: roundSoFar, place });
   const word = `“${visible(token.text)}”`;
   const isKept = token.outcome === "accepted";
   if (!isGreedy) {
@@ -241,7 +241,7 @@ const firstChoices = (token) => element("div", "sx-pair",
 const firstChoice = (token) =>
   bars("target, T = 1", "p", token.top_p ?? [], { ...token, probability: token.soft_p });
 
-/** What follows the verdicts. @type {(facts: RoundFacts) => Step[]} */
+/** The steps after the verdicts. @type {(facts: RoundFacts) => Step[]} */
 function outcome(facts) {
   const { round, tokens, own, trace } = facts;
   if (own?.outcome === "bonus") return [bonus(facts)];
@@ -281,14 +281,14 @@ function correct({ round, tokens, own, isGreedy, rule }) {
     chapter: "Correct",
     sentence: reasonBy(rule, token, { round, place: at }),
     note: rule === "token" && !isGreedy ? law : undefined,
-    tokens: tokens.map((one) => (one.outcome === "ignored" ? { ...one, outcome: "pending" } : one)),
+    tokens: tokens.map((other) => (other.outcome === "ignored" ? { ...other, outcome: "pending" } : other)),
     at,
     until: "verify",
     picture: () => correction(token, round, rule, isGreedy),
   };
 }
 
-// What a corrected token was drawn from, as far as it is known.
+// The drawings of the distribution of a corrected token, as far as it is known.
 /** @type {(token: Token, round: Round, rule: string, isGreedy: boolean) => HTMLDivElement[]} */
 function correction(token, round, rule, isGreedy) {
   const { p = 0, q = 0, top_residual: left = [] } = token;

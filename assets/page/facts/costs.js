@@ -1,4 +1,4 @@
-// Why a run is as fast as it is. tests/figures.json has small runs with the costs that follow from them.
+// The costs that make a run fast or slow. tests/figures.json has small runs with their costs.
 
 import { draftLengths, measure, predictedTau } from "specviz/facts/metrics.js";
 
@@ -7,7 +7,7 @@ const HALVINGS = 60;
 /** @typedef {NonNullable<ReturnType<typeof explain>>} Explanation */
 
 /**
- * What explains the speed-up of the shown rounds; null before both lanes can be compared.
+ * The explanation of the speed-up of the shown rounds; null before both lanes can be compared.
  * @param {Round[]} rounds
  * @param {Header} header
  * @param {number} mostGamma the longest draft that is looked at, unless the run drafts more
@@ -19,8 +19,8 @@ export function explain(rounds, header, mostGamma) {
   if (m.speedup === null || m.tau === null) return null;
   const costs = costsOf(alone, m);
   const { step, judging, gamma, price } = costs;
-  const most = Math.max(mostGamma, header.settings.gamma);
-  const best = m.alpha === null ? null : bestGamma(m.alpha, step, judging, gamma, most);
+  const maxGamma = Math.max(mostGamma, header.settings.gamma);
+  const best = m.alpha === null ? null : bestGamma(m.alpha, step, judging, gamma, maxGamma);
   const lengths = draftLengths(rounds.filter((round) => round.lane === "speculative"));
   return {
     m, costs, speedup: m.tau / price,
@@ -32,7 +32,7 @@ export function explain(rounds, header, mostGamma) {
 }
 
 /**
- * What a round costs: means per round, in seconds, and prices in steps of the target alone.
+ * The costs of a round: means per round, in seconds, and prices in steps of the target alone.
  * @param {Round[]} alone the baseline's rounds
  * @param {Metrics} m
  */
@@ -81,16 +81,16 @@ export function breakEvenOf(lengths, price) {
  * @param {number} c
  * @param {number} judging
  * @param {number} judged guesses that `judging` was measured with
- * @param {number} most
+ * @param {number} maxGamma
  */
-export function bestGamma(alpha, c, judging, judged, most) {
+export function bestGamma(alpha, c, judging, judged, maxGamma) {
   const price = (/** @type {number} */ gamma) => {
     if (gamma === 0 || !judged) return 1;
     return judging < 1 ? judging : 1 + ((judging - 1) * gamma) / judged;
   };
   const speedWith = (/** @type {number} */ gamma) =>
     predictedTau(alpha, gamma) / (gamma * c + price(gamma));
-  const speeds = Array.from({ length: most + 1 }, (_, gamma) => speedWith(gamma));
+  const speeds = Array.from({ length: maxGamma + 1 }, (_, gamma) => speedWith(gamma));
   const speedup = Math.max(...speeds);
   return { gamma: speeds.indexOf(speedup), speedup, speeds };
 }

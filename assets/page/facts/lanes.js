@@ -10,7 +10,7 @@ export const ALONE = "baseline"; // the target alone, in every race
 const views = new WeakMap();
 const renamed = /** @type {WeakMap<Round, Round>} */ (new WeakMap());
 
-/** What a lane is called. @param {LaneName} name */
+/** The label of a lane. @param {LaneName} name */
 export const labelOf = (name) => labelIn("lanes", name);
 
 /** The lanes with drafts, in order. @param {Header} [header] */
@@ -32,7 +32,7 @@ export const writtenBy = (rounds, name) =>
 /** @param {Header} [header] */
 export const hasBaseline = (header) => !header?.prefill_seconds || ALONE in header.prefill_seconds;
 
-/** What lanes can be compared in, as the control says it, and the setting that then differs. */
+/** The differences between lanes, by the name in the control, and the setting of each. */
 const COMPARED = /** @type {const} */ ([
   { name: "drafters", field: "drafter" },
   { name: "gammas", field: "gamma" },

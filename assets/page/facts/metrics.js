@@ -62,7 +62,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
   const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
   const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
-  const whole = {
+  const withPrefill = {
     [name]: clock(ours) + prefillOf(name, ours, header),
     [ALONE]: clock(alone) + prefillOf(ALONE, alone, header),
   };
@@ -76,7 +76,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
     tau_predicted: meanPredictedTau(draftLengths(timed(ours)), alpha),
     c,
     speedup: canCompare ? speedup(seconds, paced, name) : null,
-    speedup_end_to_end: canCompare ? speedup(whole, tokens, name) : null,
+    speedup_end_to_end: canCompare ? speedup(withPrefill, tokens, name) : null,
     speedup_wall: canCompare ? speedup(onWall, tokens, name) : null,
     speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
     tokens, seconds, wall_seconds: onWall,
@@ -87,7 +87,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
     draft_seconds: sum(ours, (round) => round.draft_seconds),
     verify_seconds: sum(ours, (round) => round.verify_seconds),
     overhead_seconds: sum(ours, (round) => round.overhead_seconds),
-    alpha_by_position: judged.map((count, place) => ratio(accepted[place], count)),
+    alpha_by_position: judged.map((count, position) => ratio(accepted[position], count)),
   };
 }
 
@@ -114,7 +114,7 @@ function countOutcomes(rounds) {
 }
 
 /**
- * How many tokens the target wrote in rounds without a guess. They count as bonus tokens, but none came free.
+ * Count the tokens of rounds without a guess. They count as bonus tokens, but none came free.
  * @type {(rounds: Round[], name: LaneName) => number}
  */
 export function unguessed(rounds, name) {
@@ -183,14 +183,14 @@ function meanPredictedSpeedup(rounds, alpha, c) {
     sum(rounds, ({ drafted }) => drafted.length * c + 1));
 }
 
-/** How many drafts were judged and accepted at each place of a round. @param {Round[]} rounds */
+/** Count the drafts that were judged and accepted at each position of a round. @param {Round[]} rounds */
 function positions(rounds) {
   const judged = /** @type {number[]} */ ([]);
   const accepted = /** @type {number[]} */ ([]);
   for (const { drafted } of rounds) {
-    drafted.forEach((token, place) => {
-      judged[place] = (judged[place] ?? 0) + Number(token.outcome !== "ignored");
-      accepted[place] = (accepted[place] ?? 0) + Number(token.outcome === "accepted");
+    drafted.forEach((token, position) => {
+      judged[position] = (judged[position] ?? 0) + Number(token.outcome !== "ignored");
+      accepted[position] = (accepted[position] ?? 0) + Number(token.outcome === "accepted");
     });
   }
   return { judged, accepted };
@@ -206,16 +206,17 @@ export function series(rounds, names = [OURS, ALONE]) {
   const lists = names.map((name) => lane(rounds, name));
   const ours = lists.filter((_, i) => names[i] !== ALONE);
   const rates = ours.map(soFar);
-  const isOne = ours.length === 1;
+  const isOne = ours.length === 1; // else only the first line of each lane
   /** @type {("draft_seconds" | "verify_seconds" | "overhead_seconds")[]} */
-  const parts = rounds.some(readsPrompt) ? ["overhead_seconds"] // a step's time has no parts that are told
-    : ["draft_seconds", "verify_seconds", "overhead_seconds"];
+  const allParts = ["draft_seconds", "verify_seconds", "overhead_seconds"];
+  // The time of a server's step has no known parts.
+  const parts = rounds.some(readsPrompt) ? allParts.slice(-1) : allParts;
   const upwards = [...lists].reverse();
   const labels = [...names].reverse().map(labelOf);
   return {
     tokens: lists.map(progress),
-    rates: isOne ? rates[0].rates : rates.map((one) => one.rates[0]),
-    tau: isOne ? rates[0].tau : rates.map((one) => one.tau[0]),
+    rates: isOne ? rates[0].rates : rates.map((lines) => lines.rates[0]),
+    tau: isOne ? rates[0].tau : rates.map((lines) => lines.tau[0]),
     speed: lists.map(pace),
     parts: parts.map((part) => ({
       x: upwards.map((list) => (list.length ? 1000 * sum(list, (r) => r[part]) / list.length : 0)),
@@ -228,10 +229,10 @@ export function series(rounds, names = [OURS, ALONE]) {
 
 /** @param {Round[]} rounds */
 function requests(rounds) {
-  const asked = rounds.filter((round) => round.exchanged);
+  const requested = rounds.filter((round) => round.exchanged);
   return {
-    x: asked.map(({ exchanged = 0 }) => exchanged / 1000),
-    y: asked.map((round) => 1000 * round.verify_seconds),
+    x: requested.map(({ exchanged = 0 }) => exchanged / 1000),
+    y: requested.map((round) => 1000 * round.verify_seconds),
   };
 }
 
@@ -282,9 +283,9 @@ function soFar(rounds) {
 /** @param {Round[]} rounds */
 function byPosition(rounds) {
   const { judged, accepted } = positions(areTold(rounds) ? rounds : []);
-  const places = judged.map((count, place) => [place, count]).filter(([, count]) => count);
+  const places = judged.map((count, position) => [position, count]).filter(([, count]) => count);
   return {
-    x: places.map(([place]) => place + 1),
-    y: places.map(([place, count]) => accepted[place] / count),
+    x: places.map(([position]) => position + 1),
+    y: places.map(([position, count]) => accepted[position] / count),
   };
 }

@@ -42,10 +42,10 @@ export function uncertainty(rounds) {
 export function spreadOf(values) {
   const sorted = [...values].sort((a, b) => a - b);
   const at = (/** @type {number} */ share) => {
-    const place = share * (sorted.length - 1);
-    const below = Math.floor(place);
+    const position = share * (sorted.length - 1);
+    const below = Math.floor(position);
     const above = Math.min(below + 1, sorted.length - 1);
-    return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
+    return sorted[below] + (sorted[above] - sorted[below]) * (position - below);
   };
   return { median: at(0.5), low: at(0.25), high: at(0.75) };
 }
@@ -58,12 +58,12 @@ const total = (rounds) => rounds.reduce((sum, round) => sum + secondsOf(round), 
 
 /** The median seconds of a round, by the number of its drafted tokens. @param {Round[]} rounds */
 function usualSeconds(rounds) {
-  const taken = /** @type {Map<number, number[]>} */ (new Map());
+  const secondsByWidth = /** @type {Map<number, number[]>} */ (new Map());
   for (const round of rounds) {
     const width = round.drafted.length;
-    taken.set(width, [...taken.get(width) ?? [], secondsOf(round)]);
+    secondsByWidth.set(width, [...secondsByWidth.get(width) ?? [], secondsOf(round)]);
   }
-  return new Map([...taken].map(([width, seconds]) => [width, spreadOf(seconds).median]));
+  return new Map([...secondsByWidth].map(([width, seconds]) => [width, spreadOf(seconds).median]));
 }
 
 /** @type {(rounds: Round[], usual: Map<number, number>) => number} */

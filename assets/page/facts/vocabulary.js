@@ -28,7 +28,7 @@ export function learn(vocabulary) {
 }
 
 /** @type {(name: string) => DrafterWords} */
-export const drafterKind = (name) => own(words.drafters, name) ?? {
+export const drafterKind = (name) => entryOf(words.drafters, name) ?? {
   ...UNKNOWN,
   label: name,
   choice: name,
@@ -38,19 +38,19 @@ export const drafterKind = (name) => own(words.drafters, name) ?? {
 };
 
 /** @type {(name: string) => VerdictWords} */
-export const verdictKind = (name) => own(words.verdicts, name) ?? { ...UNKNOWN, label: name };
+export const verdictKind = (name) => entryOf(words.verdicts, name) ?? { ...UNKNOWN, label: name };
 
 /**
  * The label of something that needs no more words.
  * @type {(table: "policies" | "compared" | "lanes", name: string) => string}
  */
-export const labelIn = (table, name) => own(words[table], name)?.label ?? name;
+export const labelIn = (table, name) => entryOf(words[table], name)?.label ?? name;
 
 /**
- * What a control calls something.
+ * The label that a control has for something.
  * @type {(table: "drafters" | "policies", name: string) => string}
  */
-export const choiceIn = (table, name) => own(words[table], name)?.choice ?? name;
+export const choiceIn = (table, name) => entryOf(words[table], name)?.choice ?? name;
 
 /**
  * Lanes may have any name, also one that every object has.
@@ -59,4 +59,4 @@ export const choiceIn = (table, name) => own(words[table], name)?.choice ?? name
  * @param {string} name
  * @returns {Words | undefined}
  */
-const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
+const entryOf = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);

@@ -45,13 +45,13 @@ export function questionsFor(server, draws) {
       ask: "A tie or a bug?",
       offline: TIE_OFFLINE,
       mark: "difference",
-      found,
+      found: explained,
     },
     rerun: {
       begin: rerun && (({ run, trace }) => rerun({ run, trace })),
       ask: "Run it again",
       mark: "rerun",
-      found: foundAgain,
+      found: rerunResult,
     },
     draws: {
       begin: sampling && ((wish, again) => sampling({ ...wish, again, draws })),
@@ -69,7 +69,7 @@ export class Check {
   node;
   #page;
   #question;
-  #asked;
+  #makeWish;
   #button = element("button", "sv-button");
   #bar = element("progress", "", { hidden: true });
   #status = element("p", "", { role: "status" });
@@ -82,12 +82,12 @@ export class Check {
   /**
    * @param {Needs<"server" | "session">} page
    * @param {Question} question
-   * @param {() => object | null} asked  what it is about, or null if there is nothing
+   * @param {() => object | null} makeWish  what it is about, or null if there is nothing
    */
-  constructor(page, question, asked) {
+  constructor(page, question, makeWish) {
     this.#page = page;
     this.#question = question;
-    this.#asked = asked;
+    this.#makeWish = makeWish;
     this.#button.hidden = !question.begin;
     this.#button.onclick = () => (this.#id === null ? this.#begin() : this.end());
     const name = `sv-experiment is-${question.mark}`;
@@ -112,7 +112,7 @@ export class Check {
   }
 
   async #begin() {
-    const wish = this.#asked();
+    const wish = this.#makeWish();
     if (!wish) return;
     if (this.#page.session.busy) {
       this.#status.textContent = BUSY;
@@ -167,7 +167,7 @@ export class Check {
 }
 
 /** Whether a second run was the same. @param {{ same: boolean, lines: string[] }} result */
-function foundAgain({ same, lines: [answer, ...differences] }) {
+function rerunResult({ same, lines: [answer, ...differences] }) {
   const kind = same ? "is-tie" : "is-bug";
   return [
     element("p", `sv-lead sv-found ${kind}`, answer),
@@ -176,8 +176,8 @@ function foundAgain({ same, lines: [answer, ...differences] }) {
   ];
 }
 
-/** Why two lanes parted, as a verdict, the reasons and a table. @param {DifferenceResult} result */
-function found({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
+/** The reasons why two lanes parted, with a verdict and a table. @param {DifferenceResult} result */
+function explained({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
   const head = ["the place, scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
   const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) => {
     const sign = apart < 0 ? "−" : "+";

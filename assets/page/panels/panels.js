@@ -151,7 +151,7 @@ export class Panels {
   }
 }
 
-/** What opens the last two runs side by side. */
+/** The button that opens the last two runs side by side. */
 const comparing = () =>
   element("button", "sv-quiet is-framed", "Compare the last two runs", { dataset: { compare: "" } });
 

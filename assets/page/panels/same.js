@@ -26,10 +26,10 @@ const ONE_RUN = "One run cannot show that, many draws can: how often does each b
  * @param {HTMLElement} check  says whether a difference is a tie
  */
 export function showGreedy(body, rounds, trace, check) {
-  const found = comparison(rounds);
-  const { compared, differAt } = found;
+  const same = comparison(rounds);
+  const { compared, differAt } = same;
   /** @type {HTMLElement[]} */
-  const parts = [element("p", "sv-lead", sameness(found, trace) || "Nothing can be compared yet.")];
+  const parts = [element("p", "sv-lead", sameness(same, trace) || "Nothing can be compared yet.")];
   if (compared) {
     const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
     const end = differAt ?? compared;
@@ -50,7 +50,7 @@ export function showGreedy(body, rounds, trace, check) {
 }
 
 /**
- * Which arithmetic both lanes share, and whether it lets them part.
+ * The arithmetic that both lanes share, and whether it lets them part.
  * @param {Header} header
  */
 function rounding(header) {
@@ -76,7 +76,7 @@ function flow(name, tokens, { code, isCut = false, isApart = false }) {
 }
 
 /**
- * How far apart the target's first two choices were, in nats; null if only one is known.
+ * The distance of the target's first two choices in nats; null if only one is known.
  * @param {Token} token
  */
 export function margin(token) {
@@ -98,9 +98,9 @@ function nearTie(where, token) {
 /** @param {Token[]} tokens */
 function closestCall(tokens) {
   const margins = tokens.map((token) => margin(token) ?? Infinity);
-  const least = Math.min(...margins);
-  if (!Number.isFinite(least)) return "";
-  const index = margins.indexOf(least);
+  const smallest = Math.min(...margins);
+  if (!Number.isFinite(smallest)) return "";
+  const index = margins.indexOf(smallest);
   return nearTie(`The closest call was token ${index + 1}:`, tokens[index]);
 }
 
@@ -124,14 +124,14 @@ export function showSampled(body, trace, experiment) {
 export function resultOf(result, draws) {
   const { cells, length, tokens, shortened } = result;
   const named = cells.filter(({ text }) => text !== null);
-  const most = Math.max(1, ...named.flatMap(({ ours, theirs }) => [ours, theirs]));
+  const maxCount = Math.max(1, ...named.flatMap(({ ours, theirs }) => [ours, theirs]));
   const what = length === 1 ? "the first token" : `the first ${length} tokens`;
   const from = shortened ? ` after the last ${tokens} tokens of the prompt` : " after the prompt";
   return element(
     "div",
     "sv-result",
     element("p", "sv-pairs-key", keyOf("ours", "with drafts"), keyOf("theirs", "target alone")),
-    element("ol", "sv-pairs", ...cells.map((cell) => cellRow(cell, most))),
+    element("ol", "sv-pairs", ...cells.map((cell) => cellRow(cell, maxCount))),
     element("p", "", `${draws} draws in each lane of ${what}${from}.`),
     element("p", "sv-lead", reading(result)),
   );
@@ -142,16 +142,16 @@ const keyOf = (lane, name) => element("span", "", element("i", lane), name);
 
 /**
  * @param {ExperimentResult["cells"][number]} cell
- * @param {number} most draws of a named cell in one lane
+ * @param {number} maxCount draws of a named cell in one lane
  */
-function cellRow({ text, ours, theirs }, most) {
+function cellRow({ text, ours, theirs }, maxCount) {
   if (text === null) {
     // The rest may hold most draws: on the same scale it would make the named ones tiny.
     const counts = element("small", "", `${ours} and ${theirs}`);
     return element("li", "is-rest", element("b", "", "all others"), element("span", "sv-pair", counts));
   }
   const bar = (/** @type {string} */ lane, /** @type {number} */ count) => {
-    const length = element("i", lane, { style: { width: `${(100 * count) / most}%` } });
+    const length = element("i", lane, { style: { width: `${(100 * count) / maxCount}%` } });
     return element("span", "", length, element("small", "", String(count)));
   };
   const bars = element("span", "sv-pair", bar("ours", ours), bar("theirs", theirs));
@@ -159,7 +159,7 @@ function cellRow({ text, ours, theirs }, most) {
 }
 
 /**
- * What a p-value says, for people who have not met one.
+ * A p-value in words, for people who have not met one.
  * @param {Pick<ExperimentResult, "statistic" | "degrees" | "p_value">} result
  */
 export function reading({ statistic, degrees, p_value: p }) {

@@ -1,4 +1,4 @@
-// Which gamma would pay, by the formula, at an alpha and a price that the reader chooses.
+// The best gamma by the formula, at an alpha and a price that the reader chooses.
 
 import { element } from "specviz/dom/dom.js";
 import { bestGamma } from "specviz/facts/costs.js";
@@ -26,11 +26,11 @@ export class WhatIf {
   /** @type {Pick<Settings, "gamma" | "gamma_policy">} */
   #settings = { gamma: 1, gamma_policy: "fixed" };
   #isTouched = false;
-  #most;
+  #maxGamma;
 
-  /** @param {number} most the longest draft */
-  constructor(most) {
-    this.#most = most;
+  /** @param {number} maxGamma the longest draft */
+  constructor(maxGamma) {
+    this.#maxGamma = maxGamma;
     this.node.append(
       element("h3", "", "Which γ?"),
       this.#bars,
@@ -58,12 +58,12 @@ export class WhatIf {
   }
 
   /** @type {(name: Name, label: string, most: number) => HTMLLabelElement} */
-  #slider(name, label, most) {
+  #slider(name, label, max) {
     const oninput = () => {
       this.#isTouched = true;
       this.#draw();
     };
-    const input = element("input", "", { type: "range", min: 0, max: most, step: 0.01, oninput });
+    const input = element("input", "", { type: "range", min: 0, max, step: 0.01, oninput });
     const value = element("b");
     this.#sliders.set(name, { input, value });
     return element("label", "", label, input, value);
@@ -87,11 +87,11 @@ export class WhatIf {
       value.textContent = fixed(chosen[name], 2);
     }
     this.#back.hidden = !this.#isTouched;
-    const most = Math.max(this.#most, this.#settings.gamma);
-    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, most);
+    const maxGamma = Math.max(this.#maxGamma, this.#settings.gamma);
+    const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, maxGamma);
     // A policy, or text without a match, drafts another number in each round: then no bar is ours.
     const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
-    this.#drawBars(best, ours, this.#shownGammas(most, best.gamma, ours));
+    this.#drawBars(best, ours, this.#shownGammas(maxGamma, best.gamma, ours));
     this.#summary.textContent = `By the formula, not measured, ${advice(best, ours)}. Measured in this run: `
       + `${fixed(speedup, 2)}×.`;
   }
@@ -100,10 +100,10 @@ export class WhatIf {
    * The gammas that have a bar: all, or a few of many.
    * @type {(most: number, best: number, ours: number | null) => number[]}
    */
-  #shownGammas(most, best, ours) {
-    if (most <= this.#most) return Array.from({ length: most }, (_, i) => i + 1);
+  #shownGammas(maxGamma, best, ours) {
+    if (maxGamma <= this.#maxGamma) return Array.from({ length: maxGamma }, (_, i) => i + 1);
     const wanted = new Set([...ROUND_GAMMAS, best, ours ?? 0]);
-    return [...wanted].filter((gamma) => gamma > 0 && gamma <= most).sort((a, b) => a - b);
+    return [...wanted].filter((gamma) => gamma > 0 && gamma <= maxGamma).sort((a, b) => a - b);
   }
 
   /**
@@ -133,15 +133,15 @@ export class WhatIf {
 }
 
 /**
- * What the formula says, in a clause.
+ * The best gamma by the formula, in a clause.
  * @param {{ gamma: number, speedup: number, speeds: number[] }} best
  * @param {number | null} ours  the gamma in use
  */
 function advice(best, ours) {
   if (best.gamma === 0) return "no γ would pay";
-  const most = `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×`;
-  if (ours === null || ours === best.gamma) return most;
-  return `${most}; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
+  const gain = `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×`;
+  if (ours === null || ours === best.gamma) return gain;
+  return `${gain}; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
 }
 
 /** Over a bar: runs the prompt of the page with this gamma. @param {number} gamma */

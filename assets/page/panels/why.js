@@ -43,9 +43,10 @@ export function showWhy(body, why, trace, greek) {
 // The ratio of whole runs: that of the headline counts neither prefill nor what is for the reader.
 /** @param {Metrics} m */
 function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
-  const whole = wall !== null ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
+  const sentence = wall !== null
+    ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
     : `With prefill: ${fixed(prefilled, 2)}×.`;
-  return `${whole} That is one reading of a clock that also counts what has nothing to do with drafts.`;
+  return `${sentence} That is one reading of a clock that also counts what has nothing to do with drafts.`;
 }
 
 /**
@@ -95,8 +96,8 @@ function times({ costs }) {
 
 /** @param {Explanation} why */
 function shares({ m, costs }) {
-  const whole = costs.draft + costs.verify + costs.overhead;
-  const share = (/** @type {number} */ part) => chance(part / whole);
+  const total = costs.draft + costs.verify + costs.overhead;
+  const share = (/** @type {number} */ part) => chance(part / total);
   return `Per round ${fixed(costs.gamma, 2)} guesses at c = ${fixed(m.c, 2)} of a target pass each take `
     + `${share(costs.draft)} of the time, the pass that judges them ${share(costs.verify)}.`;
 }
@@ -110,7 +111,7 @@ function predicted({ m, costs, speedup, formula }) {
     rows.map(([name, ...values]) => [name, ...values.map((value) => fixed(value, 2))]));
 }
 
-/** Why the textbook's speed-up is not the measured one. @param {Explanation} why */
+/** The reasons why the textbook's speed-up is not the measured one. @param {Explanation} why */
 function difference({ m, costs, speedup, formula }) {
   const ratio = (/** @type {number | null} */ a, /** @type {number | null} */ b) => (a ?? 0) / (b ?? 0);
   if (Math.abs(ratio(speedup, formula) - 1) <= NEAR) return `${TEXTBOOK}. Here it is right.`;
@@ -129,22 +130,22 @@ function difference({ m, costs, speedup, formula }) {
 
 // Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
 /** @type {(why: Explanation) => HTMLElement[]} */
-function breakEven({ m, break_even: least }) {
-  if (least === null) return [element("p", "", NEVER_PAYS)];
+function breakEven({ m, break_even: threshold }) {
+  if (threshold === null) return [element("p", "", NEVER_PAYS)];
   const alpha = m.alpha ?? 0;
   const mark = (/** @type {string} */ name, /** @type {number} */ value) =>
     element("span", "", { dataset: { mark: name }, style: { left: `${100 * value}%` } });
-  const pays = element("i", "", { style: { left: `${100 * least}%` } });
-  const side = alpha >= least ? "above" : "below";
-  const words = `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(least, 2)} for this γ at the `
-    + "measured prices.";
+  const pays = element("i", "", { style: { left: `${100 * threshold}%` } });
+  const side = alpha >= threshold ? "above" : "below";
+  const words = `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(threshold, 2)} for this γ at `
+    + "the measured prices.";
   return [
-    element("div", "sv-payline", pays, mark("break-even", least), mark("α", alpha)),
+    element("div", "sv-payline", pays, mark("break-even", threshold), mark("α", alpha)),
     element("p", "", words),
   ];
 }
 
-// What people often get wrong about speed, answered with the numbers of the shown run.
+// Common misunderstandings about speed, answered with the numbers of the shown run.
 /** @param {Explanation} why */
 function misreadings({ m, costs, speeds }) {
   /** @type {[question: string, answer: string][]} */

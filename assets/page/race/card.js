@@ -92,7 +92,7 @@ export class Card {
     const index = Number(node.dataset.round);
     const article = node.closest("[data-lane]");
     const lane = article?.getAttribute("data-lane");
-    const round = trace?.rounds.find((one) => one.index === index && one.lane === lane);
+    const round = trace?.rounds.find((other) => other.index === index && other.lane === lane);
     if (!article || !round) return;
     // A round may stand in two blocks.
     const tokens = [...article.querySelectorAll(`[data-round="${index}"][data-index]`)];
@@ -166,7 +166,7 @@ function content(at, isPending, rule) {
   return parts;
 }
 
-// How the guesses went on behind a rejected one, where the text alone does not show it.
+// The guesses after a rejected one, which the text alone does not show.
 /** @type {(at: Place) => HTMLElement[]} */
 function goneOn({ round, place }) {
   const { drafted } = round;
@@ -175,7 +175,7 @@ function goneOn({ round, place }) {
   return [element("p", "sv-card-unseen", `Guessed after it, and never judged: ${words}`)];
 }
 
-/** What is told of a token of a watched server: no numbers. @param {Place} at */
+/** The content for a token of a watched server: no numbers. @param {Place} at */
 function watchedContent(at) {
   const { round, place } = at;
   const token = tokensOf(round)[place];
@@ -186,7 +186,7 @@ function watchedContent(at) {
   ];
 }
 
-/** Where a token of a watched server stands. @type {(token: Token, round: Round, place: number) => string} */
+/** The position of such a token, in words. @type {(token: Token, round: Round, place: number) => string} */
 function watchedStanding(token, round, place) {
   if (round.lane === "baseline") return `step ${round.index + 1}`;
   if (token.outcome === "untold") return `end of step ${round.index + 1}`;
@@ -203,7 +203,7 @@ function titleOf(token, round, word, where) {
 }
 
 /**
- * What a token is and where it stands: a corrected one stands in the place of the rejected one.
+ * The outcome and the position of a token: a corrected one has the position of the rejected one.
  * @param {ShownToken} token
  * @param {Round} round
  * @param {number} place among the drafted tokens and then the target's own
@@ -222,13 +222,13 @@ const betaOf = (token) => (isGreedy(token) ? null : token.chance ?? token.beta ?
 /** @param {ShownToken} token */
 const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
 
-// What is known of a draft before the target has judged it.
+// A draft without what the target will say of it.
 /** @type {(token: Token) => ShownToken} */
 function asGuess({ id, text, q, soft_q, top_q, seen }) {
   return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
 }
 
-/** How likely the token was for both models, in two bars. @param {ShownToken} token */
+/** Both models' probabilities of the token, as two bars. @param {ShownToken} token */
 function two(token) {
   /** @type {[string, string, number | undefined][]} */
   const rows = [["draft", "is-draft", token.soft_q ?? token.q], ["target", "", token.soft_p ?? token.p]];
@@ -264,10 +264,10 @@ function lists(token, rule) {
     ["target p", token.top_p, token.soft_p ?? token.p],
     [verdictKind(rule).left || "left", token.top_residual, undefined],
   ];
-  return element("div", "sv-card-lists", ...named.flatMap(([name, choices, own]) => {
+  return element("div", "sv-card-lists", ...named.flatMap(([name, choices, probability]) => {
     if (!choices?.length) return [];
-    const isListed = own == null || choices.some((choice) => choice.id === token.id);
-    const shown = isListed ? choices : [...choices, { id: token.id, text: token.text, probability: own }];
+    const isListed = probability == null || choices.some((choice) => choice.id === token.id);
+    const shown = isListed ? choices : [...choices, { id: token.id, text: token.text, probability }];
     const bars = shown.map((choice) => bar(choice, choice.id === token.id ? "is-this" : ""));
     const list = element("ol", name === "draft q" ? "is-draft" : "is-target", ...bars);
     return [element("div", "", element("small", "", name), list)];

@@ -58,7 +58,7 @@ export class Crosshair {
     for (const lane of this.#grid.lanes) lane.point(null);
   }
 
-  /** What is shown has changed: axes may end elsewhere. */
+  /** Follow a change of what is drawn: axes may end elsewhere. */
   refresh() {
     if (this.#time !== null) this.#show(this.#time);
   }
@@ -134,7 +134,7 @@ export class Crosshair {
   }
 
   /**
-   * What was true at a moment.
+   * The figures at a moment, in words.
    * @type {(trace: Trace, ours: Round[], moment: number, end: number) => HTMLElement[]}
    */
   #momentNodes(trace, ours, moment, end) {

@@ -33,7 +33,7 @@ export class LaneGrid {
   #mode;
   #choose;
   #box;
-  #shown = ""; // the names of the lanes that have a place, and what is said beside them
+  #arranged = ""; // the names of the lanes that have a place, and what is said beside them
 
   /**
    * @param {HTMLElement} root
@@ -55,9 +55,9 @@ export class LaneGrid {
   arrange(header) {
     const names = isSeveral(header) ? lanesOf(header) : [OURS, ALONE];
     const notes = names.map((name) => noteOf(name, header));
-    const shown = JSON.stringify([names, notes]);
-    if (shown === this.#shown) return;
-    this.#shown = shown;
+    const arrangement = JSON.stringify([names, notes]);
+    if (arrangement === this.#arranged) return;
+    this.#arranged = arrangement;
     if (isSeveral(header)) this.#root.dataset.several = String(names.length);
     else delete this.#root.dataset.several;
     this.#root.style.setProperty("--sv-rows", String(Math.ceil(names.length / 2)));
@@ -67,17 +67,17 @@ export class LaneGrid {
     // The last lane that is seen has room for the switch.
     const last = articles[hasBaseline(header) ? articles.length - 1 : 0];
     find(last, ".sv-foot").append(this.#mode);
-    this.lanes = articles.map((one) => new Lane(one));
+    this.lanes = articles.map((article) => new Lane(article));
   }
 
   /** As before there was a race. */
   clear() {
-    this.#shown = "";
+    this.#arranged = "";
     this.arrange();
   }
 
   /**
-   * What is said of each lane of a race of named lanes beside its name.
+   * Mark the chosen lane of a race of named lanes, and show the ratio of each beside its name.
    * @param {Header} header
    * @param {Map<LaneName, Standing>} standings
    * @param {LaneName} chosen  the lane that the figures are about
@@ -155,7 +155,7 @@ function footOf(name) {
 }
 
 /**
- * What is said beside a lane's name, and the warning if its text is not the target's.
+ * The note beside a lane's name, and the warning if its text is not the target's.
  * @param {LaneName} name
  * @param {Header} [header]
  */

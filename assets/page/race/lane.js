@@ -45,7 +45,7 @@ export class Lane {
   #start = { breaks: 0, isDue: false, reading: null };
   #pinned = true; // whether the end of the text stays in sight
   #pointed = /** @type {HTMLElement[]} */ ([]); // parts of the round at a moment that is pointed at
-  /** Where the text stood before it was scrolled to that round, in px. @type {number | null} */
+  /** The scroll position before the text was scrolled to that round, in px. @type {number | null} */
   #scrolledFrom = null;
   #movedAt = -Infinity; // ms, when a visitor last scrolled
   #leaving; // watches blocks that were the last
@@ -199,11 +199,11 @@ export class Lane {
     let left = AT_ONCE;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
       const round = this.#drawn[i];
-      const wanted = !isOver && isFresh(newest - i, round.at);
-      if (round.isMarked === wanted) continue;
+      const isMarked = !isOver && isFresh(newest - i, round.at);
+      if (round.isMarked === isMarked) continue;
       left -= 1;
-      round.isMarked = wanted;
-      for (const part of round.place.parts) part.classList.toggle("is-marked", wanted);
+      round.isMarked = isMarked;
+      for (const part of round.place.parts) part.classList.toggle("is-marked", isMarked);
     }
     return left < 0;
   }
@@ -220,7 +220,7 @@ export class Lane {
    * @param {boolean} [isBrought]  whether it is brought into sight, for as long as it is pointed at
    */
   point(index, isBrought = false) {
-    const round = this.#drawn.find((one) => one.round.index === index);
+    const round = this.#drawn.find((drawn) => drawn.round.index === index);
     const parts = round?.place.parts ?? [];
     for (const part of this.#pointed) if (!parts.includes(part)) part.classList.remove("is-pointed");
     for (const part of parts) part.classList.add("is-pointed");
@@ -323,7 +323,8 @@ export class Lane {
 export function sharedLine(room, usual) {
   const few = Math.max(1, Math.floor(room / usual));
   const heights = [few + 1, few].map((count) => Math.floor(room / count));
-  const height = heights.find((one) => one >= usual * MIN_LINE && one <= usual * MAX_LINE) ?? usual;
+  const isLine = (/** @type {number} */ height) => height >= usual * MIN_LINE && height <= usual * MAX_LINE;
+  const height = heights.find(isLine) ?? usual;
   return { height, spare: Math.max(0, room % height) || 0 };
 }
 
@@ -349,7 +350,7 @@ const FURTHER = 2; // columns by which a wrapped line of code goes on further in
 const MAX_HANG = 16; // columns from the edge: a narrow lane needs the rest
 
 /**
- * Where a round stands.
+ * The place of a round in the rows.
  * @typedef {object} Place
  * @property {HTMLElement} row  in which it begins
  * @property {string} block  what that row was to a block of code before it

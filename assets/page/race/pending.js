@@ -48,8 +48,8 @@ export class Pending {
     find(this.#root, ".sv-transport").inert = true;
     this.#grid.arrange();
     this.#nodes = this.#grid.lanes.map((lane, place) => {
-      const heard = place ? { "aria-hidden": "true" } : { role: "status" }; // once, and not each second
-      const phase = element("p", "sv-phase", { dataset: { phase: "" } }, heard);
+      const attributes = place ? { "aria-hidden": "true" } : { role: "status" }; // once, and not each second
+      const phase = element("p", "sv-phase", { dataset: { phase: "" } }, attributes);
       const time = element("p", "sv-waiting-time", { "aria-hidden": "true" });
       lane.empty(element("div", "sv-pending", element("p", "sv-given", prompt), phase, time));
       return { phase, time };

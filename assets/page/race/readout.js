@@ -12,7 +12,7 @@ import { comparison, duration, fixed, perSecond, plural, sameness, written } fro
 const DRAWN = "All draw from one distribution: texts may differ.";
 
 /**
- * What the readout is about: some rounds of a trace, and their metrics.
+ * The rounds and the trace that the readout shows, and their metrics.
  * @typedef {{ rounds: Round[], trace: Trace, metrics: Metrics }} Measured
  */
 
@@ -20,7 +20,7 @@ export class Readout {
   #root;
   #charts;
   /** @type {Map<string, HTMLElement>} */
-  #found = new Map(); // by selector: to look for them in a page of tokens takes its time
+  #nodes = new Map(); // by selector: to look for them in a page of tokens takes its time
 
   /**
    * @param {HTMLElement} root
@@ -33,7 +33,7 @@ export class Readout {
 
   /** Another run is shown. */
   begin() {
-    this.#found.clear();
+    this.#nodes.clear();
   }
 
   /** No run is shown: nothing is said of one but this. @param {string} verdict */
@@ -69,11 +69,11 @@ export class Readout {
 
   /**
    * @param {Metrics["counts"]} counts
-   * @param {number} own  tokens that were written without a guess: they have a place of their own
+   * @param {number} unguessed  tokens that were written without a guess: they have a place of their own
    */
-  #showLegend(counts, own) {
-    const shown = { untold: 0, ...counts, bonus: counts.bonus - own, own };
-    for (const [outcome, count] of Object.entries(shown)) {
+  #showLegend(counts, unguessed) {
+    const amounts = { untold: 0, ...counts, bonus: counts.bonus - unguessed, own: unguessed };
+    for (const [outcome, count] of Object.entries(amounts)) {
       this.#set(`[data-count="${outcome}"]`, String(count));
     }
     this.#node("[data-untold]").hidden = !counts.untold;
@@ -90,11 +90,11 @@ export class Readout {
     });
   }
 
-  // What each lane has written, and its bar.
+  // The sums of each lane, and its bar.
   /** @type {(rounds: Round[], trace: Trace, figures: Map<LaneName, Metrics>, isWhole: boolean) => void} */
   #showLanes(rounds, trace, figures, isWhole) {
     const reasons = isWhole ? trace.end?.reasons ?? {} : {};
-    const longest = rounds.reduce((most, { clock }) => Math.max(most, clock), 0);
+    const longest = rounds.reduce((max, { clock }) => Math.max(max, clock), 0);
     for (const name of lanesOf(trace.header)) {
       const metrics = figures.get(name === ALONE ? draftedLanes(trace.header)[0] : name);
       if (!metrics) continue;
@@ -124,8 +124,8 @@ export class Readout {
 
   /** @param {string} selector */
   #node(selector) {
-    const node = this.#found.get(selector) ?? find(this.#root, selector);
-    this.#found.set(selector, node);
+    const node = this.#nodes.get(selector) ?? find(this.#root, selector);
+    this.#nodes.set(selector, node);
     return node;
   }
 
@@ -155,8 +155,8 @@ function markFinish(mark, name, measured) {
     return;
   }
   const other = name === ALONE ? draftedLanes(trace.header)[0] : ALONE;
-  const then = rounds.filter((r) => r.lane === name && r.clock <= metrics.seconds[other]);
-  const tokens = then.reduce((total, round) => total + round.emitted.length, 0);
+  const written = rounds.filter((r) => r.lane === name && r.clock <= metrics.seconds[other]);
+  const tokens = written.reduce((total, round) => total + round.emitted.length, 0);
   mark.hidden = !isDone(other, measured) || metrics.tokens[name] - tokens < 2;
   mark.style.left = `${(100 * tokens) / trace.header.settings.max_new_tokens}%`;
   mark.title = `${plural(tokens, "token")} when the other lane was done`;
@@ -165,8 +165,8 @@ function markFinish(mark, name, measured) {
 // Whether the lanes wrote the same; of named lanes in one sentence, if all did.
 /** @type {(all: Round[], race: Trace, chosen: LaneName) => string} */
 function samenessOf(all, race, chosen) {
-  const found = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
-  const sentence = sameness(found(chosen), twoOf(race, chosen));
+  const comparisonOf = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
+  const sentence = sameness(comparisonOf(chosen), twoOf(race, chosen));
   const { lanes, settings } = race.header;
   if (!isSeveral(race.header) || !sentence) return sentence;
   if (settings.temperature !== 0) {
@@ -175,7 +175,7 @@ function samenessOf(all, race, chosen) {
     const also = others.length ? ` ${others.join("; ")}: ${changes(ruleOf(lanes[others[0]]))}` : "";
     return changed.length ? `${chosen}: ${sentence}${also}` : DRAWN;
   }
-  const parted = Object.keys(lanes).filter((lane) => found(lane).differAt !== null);
+  const parted = Object.keys(lanes).filter((lane) => comparisonOf(lane).differAt !== null);
   if (!parted.length) return `Every lane: ${sentence}`;
   if (parted.every((lane) => lane === chosen)) return `${chosen}: ${sentence}`;
   return `${chosen}: ${sentence} Other text than the baseline: ${parted.join("; ")}.`;

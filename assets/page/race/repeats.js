@@ -84,7 +84,7 @@ function ratiosOf({ header, rounds }) {
   }));
 }
 
-/** What several runs say, lane by lane. @param {Map<LaneName, number | null>[]} runs */
+/** The ratios of several runs, lane by lane, in a sentence. @param {Map<LaneName, number | null>[]} runs */
 function summaries(runs) {
   const lanes = [...runs[0].keys()].map((lane) => {
     const ratios = runs.map((run) => run.get(lane) ?? null);

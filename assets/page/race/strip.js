@@ -13,7 +13,7 @@ const ADOPT = "This run was made with other settings than the controls hold. Pre
   + "those of this run.";
 
 const NOT_HERE = "THIS PAIR IS NOT HERE YET";
-/** What stands behind "details". */
+/** The text behind "details". */
 const LATER = ["shared", "memory", "top_k", "top_p", "seed", "max_new_tokens", "chat", "stop", "ignore_eos"];
 
 export class Strip {

@@ -35,7 +35,7 @@ export const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"]
 export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 
 /**
- * Where a text stands between two tokens.
+ * The state of a text between two tokens.
  * @typedef {object} TextState
  * @property {number} breaks  line breaks that it ends in; more than two count as two
  * @property {boolean} isDue  whether the next word begins a row: the last break has not been followed yet
@@ -43,7 +43,7 @@ export const isUnseen = (token) => token.id === undefined && !isWritten(token);
  */
 
 /**
- * What of a token stands in one row. A token with a line break in it is in several.
+ * The part of a token in one row. A token with a line break has several.
  * @typedef {object} Fragment
  * @property {HTMLElement} node
  * @property {boolean} opensRow  whether a row begins with it
@@ -143,5 +143,7 @@ function piecesOf(text, lead, pieces) {
  */
 export const restOfWord = (tokens) => {
   const end = tokens.findIndex(({ text }) => isSpecial(text)); // drawn as a mark
-  return /^\S*/.exec(tokens.slice(0, end < 0 ? undefined : end).map(({ text }) => text).join(""))?.[0] ?? "";
+  const words = end < 0 ? tokens : tokens.slice(0, end);
+  const following = words.map(({ text }) => text).join("");
+  return /^\S*/.exec(following)?.[0] ?? "";
 };

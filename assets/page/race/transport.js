@@ -89,7 +89,7 @@ export class Transport {
   }
 
   /**
-   * How far the playhead is: figures, which change with the others.
+   * Show the position of the playhead: figures, which change with the others.
    * @param {number} done  passes before the playhead
    * @param {Trace} trace
    */
@@ -98,9 +98,9 @@ export class Transport {
     const { events, position, live, following } = this.#timeline;
     const end = this.#timeline.seconds();
     const now = events[position - 1]?.time ?? 0;
-    const whole = live && following ? "" : ` of ${duration(end, end)}`; // nobody knows yet
+    const ofTotal = live && following ? "" : ` of ${duration(end, end)}`; // nobody knows yet
     passes.textContent = `${done} / ${plural(trace.rounds.length, "pass")}`;
-    clock.textContent = events.length ? `${duration(now, end)}${whole}` : "";
+    clock.textContent = events.length ? `${duration(now, end)}${ofTotal}` : "";
   }
 
   // A bar for each round of the first lane with drafts, as high as the tokens that it brought,
@@ -111,12 +111,12 @@ export class Transport {
     const width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
     // A live run has more in each frame than can be seen.
-    const least = this.#timeline.live ? events.length / MAX_BARS : 1;
-    const isDrawn = before === trace && events.length - count < least && old === width;
+    const minEvents = this.#timeline.live ? events.length / MAX_BARS : 1;
+    const isDrawn = before === trace && events.length - count < minEvents && old === width;
     if (!this.#bars || !width || isDrawn) return;
     this.#drawn = { trace, count: events.length, width };
     const [name] = draftedLanes(trace.header);
-    const most = Math.max(2, ...events.map(({ round }) => round.emitted.length));
+    const maxTokens = Math.max(2, ...events.map(({ round }) => round.emitted.length));
     const length = Math.max(1, events.length);
     const x = (/** @type {number} */ place) => THUMB + (place / length) * (width - 2 * THUMB);
     let path = "";
@@ -127,7 +127,7 @@ export class Transport {
       if (!done) return;
       const from = x(begun);
       const to = Math.max(from + 1, x(place + 1) - 1.5);
-      const high = (BARS * round.emitted.length) / most;
+      const high = (BARS * round.emitted.length) / maxTokens;
       path += `M${from.toFixed(1)} ${BARS}v${-high.toFixed(1)}H${to.toFixed(1)}V${BARS}z`;
       begun = -1;
     });

@@ -11,7 +11,7 @@ const PAGE_NAMES = ["preset", "prompt", "recording", "theme", "stage", "reading"
 const nameOf = (setting) => (setting === "max_new_tokens" ? "length" : setting);
 
 /**
- * What an address asks for: only what is valid, never anything else.
+ * The valid parts of what an address asks for.
  * @type {(search: string, config: Config) => Asked}
  */
 export function readAddress(search, config) {
@@ -59,13 +59,13 @@ function nameModels(query, { choices }) {
 
 /** @type {(setting: string, text: string, config: Config) => boolean} */
 function isSetting(setting, text, config) {
-  const { choices, limits, whole } = config;
+  const { choices, limits, whole: integers } = config;
   if (Object.hasOwn(choices, setting)) return choices[setting].includes(text);
   if (isText(setting, config)) return text.length <= MAX_NAME && choices.pair.includes(OTHER);
   if (!/^\d{1,16}(\.\d{1,16})?$/.test(text)) return false;
   const value = Number(text);
-  const [least, most] = limits[setting];
-  return value >= least && value <= most && (Number.isInteger(value) || !whole.includes(setting));
+  const [min, max] = limits[setting];
+  return value >= min && value <= max && (Number.isInteger(value) || !integers.includes(setting));
 }
 
 // Whether a setting is written as it is: a choice, or the name of a model.
@@ -79,9 +79,9 @@ const isText = (setting, { choices, defaults }) =>
  */
 export function controlsFor(asked, config) {
   const preset = presetFor(asked, config);
-  const given = { ...preset?.settings, ...asked.settings };
+  const chosen = { ...preset?.settings, ...asked.settings };
   /** @type {Record<string, Value>} */
-  const settings = { ...config.defaults, temperature: usualTemperature(given.lanes, config), ...given };
+  const settings = { ...config.defaults, temperature: usualTemperature(chosen.lanes, config), ...chosen };
   const prompt = asked.prompt ?? preset?.prompt ?? "";
   return [prompt, ...Object.keys(config.defaults).map((name) => settings[name])];
 }
@@ -101,7 +101,7 @@ export const usualTemperature = (lanes, { defaults }) =>
  * @type {(asked: Pick<Asked, "preset" | "prompt">, config: Config) => Preset | null}
  */
 export function presetFor({ preset, prompt }, { presets }) {
-  return presets.find((one) => one.name === preset) ?? (prompt === null ? presets[0] : null);
+  return presets.find((candidate) => candidate.name === preset) ?? (prompt === null ? presets[0] : null);
 }
 
 /**
@@ -116,7 +116,7 @@ export function queryOf({ values, recording, theme, stage, view, reading }, conf
   if (query.get("view") === CHOOSE) query.delete("view");
   const [first, ...chosen] = values;
   const prompt = String(first);
-  const preset = config.presets.find((one) => one.prompt === prompt);
+  const preset = config.presets.find((candidate) => candidate.prompt === prompt);
   if (preset) query.set("preset", preset.name);
   else if (prompt.length <= MAX_WRITTEN) query.set("prompt", prompt);
   const lanes = chosen[settings.indexOf("lanes")];
@@ -137,7 +137,7 @@ export function queryOf({ values, recording, theme, stage, view, reading }, conf
   return String(query) ? `?${query}` : "";
 }
 
-/** What the address asked for when the page opened, and the state of the page that it tells. */
+/** The request of the address when the page opened, and the state of the page in it. */
 export class Address {
   #config;
   #waiting = 0; // timer
@@ -163,7 +163,7 @@ export class Address {
 
   /** The preset whose prompt is in the page. */
   get preset() {
-    return this.#config.presets.find((one) => one.prompt === this.state.values[0]);
+    return this.#config.presets.find((candidate) => candidate.prompt === this.state.values[0]);
   }
 
   /** The preset whose prompt and settings are in the page. */

@@ -11,7 +11,7 @@ import { askedIn } from "specviz/words/words.js";
 const OF_A_SERVER = ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"];
 
 /**
- * What the controls would have to say for the run of this header; null where that is not known.
+ * The values of the controls that would give the run of this header; null where they are unknown.
  * @param {Header} header
  * @param {Config} config
  * @param {Record<string, Value>} [now]  what they say, by the names of the settings
@@ -20,20 +20,20 @@ const OF_A_SERVER = ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pai
 export function controlsOf(header, config, now = {}) {
   const { settings } = header;
   const prompt = askedIn(header);
-  const preset = config.presets.find((one) => isSame(one.prompt, prompt));
+  const preset = config.presets.find((candidate) => isSame(candidate.prompt, prompt));
   /** @type {Record<string, Value>} */
-  const known = {
+  const values = {
     verdict: "token",
     ...plainSettings(settings),
     pair: pairOf(header, config) ?? namedPair(header, now),
     lanes: comparedIn(header),
   };
-  if (header.source) for (const name of OF_A_SERVER) delete known[name];
-  return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => known[name] ?? null)];
+  if (header.source) for (const name of OF_A_SERVER) delete values[name];
+  return [preset?.prompt ?? prompt, ...Object.keys(config.defaults).map((name) => values[name] ?? null)];
 }
 
 /**
- * Where the controls say something else: what they say, by the name of the strip's item.
+ * The controls that differ from the shown run: their values in words, by the name of the strip's item.
  * @param {Value[]} now
  * @param {Value[]} shown what they would have to say for the shown run
  * @param {Config} config
@@ -44,15 +44,15 @@ export function differences([promptNow, ...now], [prompt, ...shown], config) {
   /** @type {(values: Value[]) => (name: string) => Value} */
   const valueIn = (values) => (name) => values[names.indexOf(name)] ?? null;
   const idle = names.filter((name) => isIdle(name, valueIn(now)) && isIdle(name, valueIn(shown)));
-  const found = new Map();
-  if (names.length && !isSame(String(promptNow), String(prompt))) found.set("prompt", "another prompt");
+  const changed = new Map();
+  if (names.length && !isSame(String(promptNow), String(prompt))) changed.set("prompt", "another prompt");
   names.forEach((name, i) => {
     const isOther = now[i] !== null && now[i] !== undefined && now[i] !== shown[i];
     if (!isOther || idle.includes(name) || (shown[i] === null && name !== "pair")) return;
-    if (name === "pair") found.set("target", pairText(String(now[i]), shown[i], config));
-    else found.set(name, settingText(name, now[i]));
+    if (name === "pair") changed.set("target", pairText(String(now[i]), shown[i], config));
+    else changed.set(name, settingText(name, now[i]));
   });
-  return found;
+  return changed;
 }
 
 // A pair that the controls name where a run is of another; of the same models in other bits, those.
@@ -146,7 +146,7 @@ function pairOf({ target, draft, settings, dtype }, { pairs, defaults }) {
 export function drafterControl(pair, drafter, { drafters, drafterLabels }) {
   const offered = drafters[pair] ?? drafterLabels.map(([, value]) => value);
   const value = drafter !== null && offered.includes(drafter) ? drafter : offered[0];
-  return { choices: drafterLabels.filter(([, one]) => offered.includes(one)), value };
+  return { choices: drafterLabels.filter(([, name]) => offered.includes(name)), value };
 }
 
 /**

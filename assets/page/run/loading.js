@@ -35,7 +35,7 @@ export class Loading {
     }
   }
 
-  /** What the server says of it; null where there is none, or no answer. */
+  /** The state of the load by the server; null without one, or without an answer. */
   async #asked() {
     return (await this.#page.server.loading?.({}).catch(() => null)) ?? null;
   }

@@ -21,9 +21,9 @@ const at = (path) => new URL(path, document.baseURI);
  * @returns {Server}
  */
 export function serverOf(config) {
-  const ask = (/** @type {string} */ name) => async (/** @type {object} */ asked) => {
+  const ask = (/** @type {string} */ name) => async (/** @type {object} */ question) => {
     const answer = await fetch(at(config.questionsAt + name), {
-      method: "POST", headers: JSON_KIND, body: JSON.stringify(asked),
+      method: "POST", headers: JSON_KIND, body: JSON.stringify(question),
     });
     return answer.json(); // also a refusal says why, as its error
   };
@@ -35,11 +35,11 @@ export function serverOf(config) {
  * Begin a run; its deltas are received until it ends or the connection does.
  * @type {NonNullable<Server["run"]>}
  */
-async function beginRun(asked, { received, refused }) {
+async function beginRun(wish, { received, refused }) {
   const answer = await fetch(at(RUN), {
     method: "POST",
     headers: { ...JSON_KIND, ...await visitorHeaders() },
-    body: JSON.stringify(asked),
+    body: JSON.stringify(wish),
   });
   if (!answer.ok || !answer.body) {
     const refusal = await answer.json().catch(() => ({}));

@@ -1,4 +1,4 @@
-// Which run is shown: a live one, a recording, or what had arrived of a run that was interrupted.
+// The shown run: a live one, a recording, or what had arrived of a run that was interrupted.
 
 import { presetFor } from "specviz/run/address.js";
 import { isStill, pause } from "specviz/dom/dom.js";
@@ -29,7 +29,7 @@ const LEFT_OUT = "Parts of this link make no sense here and were left out";
 const NOT_LISTED = "This page runs the pairs of its list alone, so that of the link was left out";
 
 /**
- * What a session tells.
+ * The events of a session.
  * @typedef {object} SessionEvents
  * @property {() => void} begun  a live run has begun, of which nothing has arrived
  * @property {(pending: PendingRun) => void} pending  that run goes on without a result
@@ -126,7 +126,7 @@ export class Session {
     return this.source === "live" ? this.run : null;
   }
 
-  /** What the controls would have to say for the shown run; empty where nothing is shown. */
+  /** The values of the controls that would give the shown run; empty without one. */
   get controls() {
     if (!this.trace) return [];
     if (this.source === "live") return this.#ran;
@@ -134,7 +134,7 @@ export class Session {
     return controlsOf(this.trace.header, config, address.settings);
   }
 
-  /** Where they say something else. */
+  /** The controls that differ from them. */
   get differences() {
     const { controls } = this;
     const { address, config } = this.#page;
@@ -149,7 +149,7 @@ export class Session {
     return areShownOf(trace.header, config.awaited.pair, config);
   }
 
-  /** What is said of the shown run where it is not of the prompt and the settings above it. */
+  /** The sentence about a shown run that is not of the prompt and the settings above it. */
   get mismatch() {
     const { address, config } = this.#page;
     const { busy, differences, source, trace } = this;
@@ -171,11 +171,11 @@ export class Session {
   /** A visit begins with what had arrived before the page was loaded anew, or with a recording. */
   async open() {
     const { address: { asked }, config, notice, timeline } = this.#page;
-    const kept = config.trace ? null : taken(INTERRUPTED);
+    const interrupted = config.trace ? null : taken(INTERRUPTED);
     const name = this.recordings.first(asked.recording, presetFor(asked, config)?.name);
     if (config.trace) this.show(asTrace(config.trace));
-    else if (kept) {
-      this.show(asTrace(kept));
+    else if (interrupted) {
+      this.show(asTrace(interrupted));
       timeline.seek(Infinity);
       notice.show(RELOADED);
     } else if (name) await this.showNamed(name);

@@ -22,7 +22,7 @@ function compact(token) {
 }
 
 /**
- * What a store tells of the newest run.
+ * The events of the newest run.
  * @typedef {object} StoreEvents
  * @property {(run: string) => void} begun
  * @property {(trace: Trace) => void} header
@@ -97,7 +97,7 @@ export class Store {
       this.#askMissed();
       return;
     }
-    // What was missed and told again comes a second time.
+    // Deltas that were missed and fetched come a second time.
     const isKnown = delta.seq < delta.next && delta.next <= this.#next;
     if (isKnown && !delta.over) return;
     this.#next = Math.max(this.#next, delta.next);
@@ -130,15 +130,16 @@ export class Store {
   /** @param {Round[]} rounds */
   #add(rounds) {
     if (!this.#live) return;
-    const { rounds: known } = this.#live;
+    const { rounds: stored } = this.#live;
     let isRetold = false;
     for (const round of rounds) {
-      const isBehind = (/** @type {Round} */ one) => one.lane === round.lane && one.index >= round.index;
-      if (known.some(isBehind)) {
-        known.splice(0, known.length, ...known.filter((one) => !isBehind(one)));
+      const isBehind = (/** @type {Round} */ other) =>
+        other.lane === round.lane && other.index >= round.index;
+      if (stored.some(isBehind)) {
+        stored.splice(0, stored.length, ...stored.filter((other) => !isBehind(other)));
         isRetold = true;
       }
-      known.push(round);
+      stored.push(round);
     }
     if (isRetold) this.#on.retold(this.#live);
     else this.#on.rounds(rounds);

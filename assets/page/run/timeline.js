@@ -185,7 +185,7 @@ export class Timeline {
     return this.live || !seconds ? 1 : readableSpeed(seconds);
   }
 
-  /** How long the run took, on its own clocks. */
+  /** The duration of the run, on its own clocks. */
   seconds() {
     return this.events[this.events.length - 1]?.time ?? 0;
   }

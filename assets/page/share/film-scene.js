@@ -23,7 +23,7 @@ const LANES = [
 const PADDING = 20; // px inside a lane
 const SMALL = { font: `19px ${SANS}` };
 const UNTIL = WIDTH - EDGE; // px, where the ratio ends
-/** What the marks mean: a colour and its word. @type {[Colour, string][]} */
+/** The legend of the marks: a colour and its word. @type {[Colour, string][]} */
 const LEGEND = [
   ["accepted", "accepted"],
   ["rejected", "rejected"],
@@ -49,8 +49,8 @@ export function sceneOf(sheet, trace, lasts) {
   });
   const seconds = Math.max(...trace.rounds.map(({ clock }) => clock));
   const pace = Number((seconds / lasts).toPrecision(2));
-  const most = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds)));
-  return { sheet, trace, lanes, seconds, most, pace };
+  const maxTokens = Math.max(1, ...lanes.map(({ rounds }) => tokensIn(rounds)));
+  return { sheet, trace, lanes, seconds, maxTokens, pace };
 }
 
 /** @param {Round[]} rounds */
@@ -65,7 +65,7 @@ export function paint(scene, share) {
   const time = share * scene.seconds + 1e-12;
   sheet.fill("page", 0, 0, WIDTH, HEIGHT);
   sheet.brand(EDGE, 60, 32);
-  sheet.write(runLine(trace.header), EDGE, 92, { ...SMALL, most: 860 });
+  sheet.write(runLine(trace.header), EDGE, 92, { ...SMALL, maxWidth: 860 });
   sheet.write(`played at ${pace}×`, EDGE, HEIGHT - 18, SMALL);
   sheet.write("each lane on its own measured clock", WIDTH - EDGE, HEIGHT - 18, { ...SMALL, align: "right" });
   paintRatio(scene, trace.rounds.filter(({ clock }) => clock <= time), share >= 1);
@@ -95,7 +95,7 @@ function paintRatio({ sheet, trace }, done, isOver) {
 }
 
 /**
- * What stands beside the ratio.
+ * The words beside the ratio.
  * @type {(state: { isUnfair: boolean, isDoubted: boolean, isOver: boolean }) => string}
  */
 function noteOf({ isUnfair, isDoubted, isOver }) {
@@ -128,13 +128,13 @@ function markWord(sheet, colour, { x, y, width, size }, isStruck) {
 }
 
 /** @type {(scene: Scene, done: Round[], row: number) => void} */
-function paintBar({ sheet, most }, done, row) {
+function paintBar({ sheet, maxTokens }, done, row) {
   const y = 124 + 34 * row;
   const tokens = tokensIn(done);
   const clock = done[done.length - 1]?.clock ?? 0;
   sheet.write(LANES[row].name.toLowerCase(), EDGE, y + 6, SMALL);
   sheet.box([EDGE + 140, y - 7, 690, 14], "track", 7);
-  sheet.box([EDGE + 140, y - 7, (690 * tokens) / most, 14], row ? "soft" : "accepted", 7);
+  sheet.box([EDGE + 140, y - 7, (690 * tokens) / maxTokens, 14], row ? "soft" : "accepted", 7);
   const speed = clock ? ` · ${perSecond(tokens / clock)} tok/s` : "";
   sheet.write(`${plural(tokens, "token")} · ${fixed(clock, 2)} s${speed}`, WIDTH - EDGE, y + 6,
     { ...SMALL, colour: "ink", align: "right" });

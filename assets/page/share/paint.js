@@ -1,4 +1,4 @@
-// What pictures and films of a run are painted with, on a canvas.
+// A canvas with the colours and fonts of pictures and films of a run.
 
 import { describe } from "specviz/words/description.js";
 
@@ -37,13 +37,13 @@ export class Painting {
   }
 
   /**
-   * Write a line; words that do not fit into `most` are left out. The width that it took.
+   * Write a line; words that do not fit into `maxWidth` are left out. The width that it took.
    * @param {string} text
    * @param {number} x
    * @param {number} y of the foot of the letters
-   * @param {{ font: string, colour?: keyof Colours, align?: CanvasTextAlign, most?: number }} how
+   * @param {{ font: string, colour?: keyof Colours, align?: CanvasTextAlign, maxWidth?: number }} style
    */
-  write(text, x, y, { font, colour = "soft", align = "left", most = Infinity }) {
+  write(text, x, y, { font, colour = "soft", align = "left", maxWidth = Infinity }) {
     const { context } = this;
     Object.assign(context, {
       font,
@@ -51,9 +51,9 @@ export class Painting {
       textAlign: align,
       textBaseline: "alphabetic",
     });
-    const shown = fitted(text, (part) => context.measureText(part).width <= most);
-    context.fillText(shown, x, y);
-    return context.measureText(shown).width;
+    const fitting = fitted(text, (part) => context.measureText(part).width <= maxWidth);
+    context.fillText(fitting, x, y);
+    return context.measureText(fitting).width;
   }
 
   /** The name of the page. @type {(x: number, y: number, size: number) => void} */
@@ -88,13 +88,13 @@ export function fitted(text, fits) {
   const words = text.split(" ");
   const beginning = (/** @type {number} */ count) =>
     `${words.slice(0, count).join(" ").replace(/[\s·,;:+]+$/, "")}…`;
-  let most = 0; // words that fit
+  let wordCount = 0; // words that fit
   let tooMany = words.length;
-  while (tooMany - most > 1) {
-    const count = Math.floor((most + tooMany) / 2);
-    if (fits(beginning(count))) most = count; else tooMany = count;
+  while (tooMany - wordCount > 1) {
+    const count = Math.floor((wordCount + tooMany) / 2);
+    if (fits(beginning(count))) wordCount = count; else tooMany = count;
   }
-  if (most > 0) return beginning(most);
+  if (wordCount > 0) return beginning(wordCount);
   const letters = [...words[0]];
   while (letters.length > 1 && !fits(`${letters.join("")}…`)) letters.pop();
   return `${letters.join("")}…`;
@@ -116,7 +116,7 @@ export function inLines(text, fits) {
   return lines.map((line) => line.trimEnd());
 }
 
-/** What a run is, but for its prompt, in one line. @param {Header} header */
+/** The description of a run in one line, without its prompt. @param {Header} header */
 export function runLine(header) {
   const items = describe(header).filter(({ name }) => name !== "prompt");
   return items.map(({ text }) => text).join(" · ").replace(" · +", " +");

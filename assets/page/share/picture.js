@@ -30,53 +30,54 @@ export function pictureOf(trace) {
 function paint(sheet, trace) {
   const { header, rounds } = trace;
   const { machine, made } = provenance(header);
-  const most = WIDTH - 2 * EDGE;
+  const maxWidth = WIDTH - 2 * EDGE;
   const small = { font: `24px ${SANS}` };
   sheet.fill("page");
   sheet.brand(EDGE, 82, 40);
   sheet.write("Speculative decoding, measured", WIDTH - EDGE, 80, { ...small, align: "right" });
   headline(sheet, trace);
   chart(sheet, curves(rounds));
-  sheet.write(quoted(askedIn(header)), EDGE, 508, { font: `26px ${SANS}`, colour: "ink", most });
-  sheet.write(runLine(header), EDGE, 546, { ...small, most });
-  sheet.write(machine + made, EDGE, 580, { ...small, most });
+  sheet.write(quoted(askedIn(header)), EDGE, 508, { font: `26px ${SANS}`, colour: "ink", maxWidth });
+  sheet.write(runLine(header), EDGE, 546, { ...small, maxWidth });
+  sheet.write(machine + made, EDGE, 580, { ...small, maxWidth });
 }
 
 /** @type {(sheet: Painting, trace: Trace) => void} */
 function headline(sheet, trace) {
   const { header, rounds } = trace;
   const m = measure(rounds, header);
-  const found = uncertainty(rounds);
-  const isTold = isRatioTold(trace, m) && !isImpossible(found);
-  const shown = isTold ? m.speedup : null;
-  const width = sheet.write(shown === null ? "?" : fixed(shown, 2), EDGE - 6, 252,
-    { font: `600 150px ${SANS}`, colour: found?.doubt ? "soft" : "ink" });
+  const estimate = uncertainty(rounds);
+  const isTold = isRatioTold(trace, m) && !isImpossible(estimate);
+  const speedup = isTold ? m.speedup : null;
+  const width = sheet.write(speedup === null ? "?" : fixed(speedup, 2), EDGE - 6, 252,
+    { font: `600 150px ${SANS}`, colour: estimate?.doubt ? "soft" : "ink" });
   sheet.write("×", EDGE + width, 252, { font: `84px ${SANS}` });
   const { differAt } = comparison(rounds);
-  const sentence = isImpossible(found) ? "No fair ratio."
-    : verdict({ ...m, speedup: shown }, trace, differAt, isFinished(trace));
+  const sentence = isImpossible(estimate) ? "No fair ratio."
+    : verdict({ ...m, speedup }, trace, differAt, isFinished(trace));
   const beginning = sentence.replace(/^(the speed of the target alone(, per request)?).*$/, "$1");
-  sheet.write(beginning, EDGE, 312, { font: `600 30px ${SANS}`, colour: "ink", most: COLUMN });
-  const about = doubt(m, found, true) ? "uncertain" : "";
-  const spread = found?.spread && shown !== null ? `parts of the run: ${range(found.spread)}` : "";
-  sheet.write([spread, about].filter(Boolean).join(" · "), EDGE, 350, { font: `24px ${SANS}`, most: COLUMN });
+  sheet.write(beginning, EDGE, 312, { font: `600 30px ${SANS}`, colour: "ink", maxWidth: COLUMN });
+  const remarks = [];
+  if (estimate?.spread && speedup !== null) remarks.push(`parts of the run: ${range(estimate.spread)}`);
+  if (doubt(m, estimate, true)) remarks.push("uncertain");
+  sheet.write(remarks.join(" · "), EDGE, 350, { font: `24px ${SANS}`, maxWidth: COLUMN });
   sheet.write(`α ${fixed(m.alpha, 2)}   τ ${fixed(m.tau, 2)}   c ${fixed(m.c, 2)}`, EDGE, 414,
-    { font: `30px ${SANS}`, colour: "ink", most: COLUMN });
+    { font: `30px ${SANS}`, colour: "ink", maxWidth: COLUMN });
 }
 
 /** @type {(sheet: Painting, lines: Point[][]) => void} */
 function chart(sheet, lines) {
   const { context, colours } = sheet;
   const { left, right, top, bottom } = CHART;
-  const most = ends(lines);
-  const x = (/** @type {number} */ seconds) => left + (seconds / most.x) * (right - left);
-  const y = (/** @type {number} */ tokens) => bottom - (tokens / most.y) * (bottom - top);
+  const limits = ends(lines);
+  const x = (/** @type {number} */ seconds) => left + (seconds / limits.x) * (right - left);
+  const y = (/** @type {number} */ tokens) => bottom - (tokens / limits.y) * (bottom - top);
   const font = `20px ${SANS}`;
-  for (const value of ticks(most.y, 4)) {
+  for (const value of ticks(limits.y, 4)) {
     sheet.fill("line", left, y(value), right - left, 1.5);
     sheet.write(String(value), left - 12, y(value) + 7, { font, align: "right" });
   }
-  for (const value of ticks(most.x, 4)) {
+  for (const value of ticks(limits.x, 4)) {
     sheet.write(String(value), x(value), bottom + 28, { font, align: "center" });
   }
   sheet.write("tokens against seconds", right, bottom + 54, { font, align: "right" });

@@ -1,4 +1,4 @@
-// What people often get wrong, each as a question about a recorded run: guess first, then see.
+// Common misunderstandings, each as a question about a recorded run: guess first, then see.
 // Every figure of an answer is computed from its run. A pair says which of its recordings answer them.
 
 import { explain } from "specviz/facts/costs.js";
@@ -58,7 +58,7 @@ function leastAccepted(judged) {
   return `“${visible(token.text)}” was accepted although the target gave it ${chance(token.p ?? 0)}. `;
 }
 
-/** What the target alone took for likeliest at the first place. @param {Trace} trace */
+/** The target's likeliest token at the first place. @param {Trace} trace */
 const firstChoice = ({ rounds }) => rounds.find(({ lane }) => lane === "baseline")?.emitted[0]?.top_p?.[0];
 
 /** @param {Trace} trace */
@@ -180,13 +180,13 @@ export const QUESTIONS = {
       const here = differAt === null
         ? `Here all ${plural(compared, "token")} happen to be the same`
         : `Here they part after ${plural(differAt, "token")}`;
-      const there = greedy.differAt === null
+      const ending = greedy.differAt === null
         ? `all ${plural(greedy.compared, "token")} are the same`
         : `they are the same for ${plural(greedy.differAt, "token")}`;
       return {
         right: differAt === null ? 0 : 1,
         why: `${here}: each lane draws at random. What is kept is the chance of every text, not one text. `
-          + `At temperature 0 nothing is drawn: in another recording ${there}.`,
+          + `At temperature 0 nothing is drawn: in another recording ${ending}.`,
       };
     },
     ask: (run) => "The method is lossless. "

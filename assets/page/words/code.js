@@ -1,4 +1,4 @@
-// Which tokens of an answer are code, so that they are set as code wherever they are shown.
+// The tokens of an answer that are code, so that they are set as code wherever they are shown.
 
 import { read, START } from "specviz/words/markdown.js";
 import { begunBy } from "specviz/words/words.js";
@@ -13,15 +13,15 @@ const WRITTEN = ["accepted", "corrected", "bonus", "untold"];
  * @returns {Set<Token>}
  */
 export function codeIn(rounds, header) {
-  const found = new Set();
-  if (begunBy(header)) return found; // a text that goes on from a prompt is not read as Markdown
+  const code = new Set();
+  if (begunBy(header)) return code; // a text that goes on from a prompt is not read as Markdown
   let reading = START;
   for (const { drafted, last } of rounds) {
     for (const token of [...drafted, ...last ? [last] : []]) {
       const { pieces, after } = read(token.text, reading);
-      if (pieces.some(({ kind, block }) => kind === "code" || block)) found.add(token);
+      if (pieces.some(({ kind, block }) => kind === "code" || block)) code.add(token);
       if (WRITTEN.includes(token.outcome)) reading = after;
     }
   }
-  return found;
+  return code;
 }

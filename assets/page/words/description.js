@@ -1,4 +1,4 @@
-// What a run is, in words: models, drafter, rule and settings, from its header.
+// The description of a run in words: models, drafter, rule and settings, from its header.
 
 import { changedLanes, isSeveral, ruleOf } from "specviz/facts/lanes.js";
 import { drafterKind, labelIn, verdictKind } from "specviz/facts/vocabulary.js";
@@ -33,7 +33,7 @@ function targetItems({ target, streaming_rate: rate }) {
   return items;
 }
 
-/** What a run is, in the order in which it is said. @type {(header: Header) => Item[]} */
+/** The description of a run, in the strip's order. @type {(header: Header) => Item[]} */
 export function describe(header) {
   const { target, settings } = header;
   const prompt = promptItem(header);
@@ -54,7 +54,7 @@ function draftItem(draft, target, drafter) {
   return { name: "draft", text: `+ ${name} ${size(draft)}`, title: titleOf(draft) };
 }
 
-/** How the one lane with drafts guesses. @type {(header: Header) => Item[]} */
+/** The drafting of the one lane with drafts. @type {(header: Header) => Item[]} */
 function single({ target, draft, memory, settings }) {
   const { drafter, gamma, gamma_policy: policy } = settings;
   const rule = ruleOf(settings);
@@ -84,7 +84,7 @@ const changedBy = (rule, whose = "") => ({
   isInexact: true,
 });
 
-// What was asked or begun; of a question, the whole text that the models read too.
+// The question or the prompt; of a question, the whole text that the models read too.
 /** @type {(header: Header) => Item} */
 function promptItem(header) {
   const isAsked = header.question != null;
@@ -118,7 +118,7 @@ function several({ target, drafts, lanes, settings }) {
   return items;
 }
 
-/** What all lanes of a run have in common. @type {(settings: Settings) => Item[]} */
+/** The settings that all lanes share. @type {(settings: Settings) => Item[]} */
 function sharedItems(settings) {
   const { stop, temperature, top_k, top_p, seed, max_new_tokens, chat = "auto", ignore_eos } = settings;
   const items = [itemOf("temperature", temperature)];

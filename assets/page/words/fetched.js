@@ -1,27 +1,32 @@
-// What is said of a pair that is not on this machine yet, and of its fetch.
+// Words about a pair that is not on this machine yet, and about its fetch.
 
 /** Bytes as people read them. @param {number} count */
 function size(count) {
   if (count >= 1e9) return `${(count / 1e9).toFixed(1)} GB`;
-  return count >= 1e6 ? `${Math.round(count / 1e6)} MB` : `${Math.ceil(count / 1e3)} kB`;
+  if (count >= 1e6) return `${Math.round(count / 1e6)} MB`;
+  return `${Math.ceil(count / 1e3)} kB`;
 }
 
-/** A time that was estimated. @param {number} seconds */
-const about = (seconds) =>
-  (seconds < 90 ? `about ${Math.max(1, Math.round(seconds))} s` : `about ${Math.round(seconds / 60)} min`);
+/** An estimated time in words. @param {number} seconds */
+function about(seconds) {
+  if (seconds < 90) return `about ${Math.max(1, Math.round(seconds))} s`;
+  return `about ${Math.round(seconds / 60)} min`;
+}
 
-/** How much of it is here, 0 to 1. @param {Pick<FetchState, "bytes" | "done">} state */
+/** The share of the pair that is here, 0 to 1. @param {Pick<FetchState, "bytes" | "done">} state */
 export const fetchedShare = ({ bytes, done }) => (bytes ? Math.min(1, done / bytes) : 0);
 
 /**
- * What the pair is, whose runs the page makes meanwhile, and what the button says.
+ * The missing pair, the pair that runs meanwhile, and the label of the button.
  * @type {(state: FetchState, isRecording: boolean) => { about: string, beside: string, button: string }}
  */
 export function offerWords({ title, running, bytes, done, left, state, mayFetch }, isRecording) {
   const here = mayFetch ? "on this machine" : "here";
   const recording = isRecording ? "This is a recording of it. " : "";
   const time = left === null ? "" : `, ${about(left)}`;
-  const verb = { failed: "Try again", stopped: "Go on" }[String(state)] ?? (done ? "Go on" : "Get this pair");
+  let verb = "Get this pair";
+  if (state === "failed") verb = "Try again";
+  else if (state === "stopped" || done) verb = "Go on";
   return {
     about: `${title}: not ${here} yet.`,
     beside: `${recording}Run races ${running}.`,
@@ -29,7 +34,7 @@ export function offerWords({ title, running, bytes, done, left, state, mayFetch 
   };
 }
 
-/** How far the fetch is, or why it ended. @param {FetchState} state */
+/** The progress of the fetch, or the reason of its end. @param {FetchState} state */
 export function fetchedWords({ state, bytes, done, step, elapsed, left, error }) {
   const far = `${size(done)} of ${size(bytes)}`;
   if (state === "failed") return error ?? "The fetch failed.";

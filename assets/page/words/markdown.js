@@ -14,7 +14,7 @@
  */
 
 /**
- * Where the text stands. line: how its line has begun so far, null behind that; ticks: backticks just
+ * The state of the reader. line: how its line has begun so far, null behind that; ticks: backticks just
  * read; isFenced, isCode: in a block of code or in a line of it; isInfo: in the line that opens a block.
  * @typedef {object} Reading
  * @property {string | null} line
@@ -62,7 +62,7 @@ export function read(text, begun) {
 }
 
 /**
- * What the line in which a text stands is to a block of code, as far as it is known.
+ * The current line as a part of a block of code, as far as it is known.
  * @param {Readonly<Reading>} reading
  * @returns {Block}
  */
@@ -72,7 +72,7 @@ export function blockOf({ isFenced, isInfo }) {
 }
 
 /**
- * What a letter is; `state` goes on behind it.
+ * The kind of a letter; `state` goes on behind it.
  * @param {string} letter
  * @param {string | undefined} next in its token
  * @param {string | undefined} previous in its token

@@ -2,7 +2,7 @@
 // and how long a run takes that has not begun.
 
 /**
- * What is known of the run that is shown beside what the controls say.
+ * The shown run beside the values of the controls.
  * @typedef {object} Mismatch
  * @property {"live" | "recording"} source
  * @property {Pick<Map<string, string>, "has" | "size">} differences  where the controls say something else
@@ -23,11 +23,11 @@ export function mismatchOf({ source, differences, isOtherPair, isOwnPreset, isBu
   if (!differences.size) return { text: "", isFaded: false };
   const run = source === "recording" ? "Recording" : "Run";
   if (isOwnPreset && differences.has("target")) return { text: `${run} of ${pair}.`, isFaded: false };
-  const then = isBusy ? "is under way." : "press Run.";
+  const action = isBusy ? "is under way." : "press Run.";
   const joined = isBusy ? " " : ": ";
-  if (differences.has("prompt")) return { text: `${run} of another prompt${joined}${then}`, isFaded: true };
-  if (isOtherPair) return { text: `${run} of another pair${joined}${then}`, isFaded: true };
-  return { text: `${run} with other settings${joined}${then}`, isFaded: true };
+  if (differences.has("prompt")) return { text: `${run} of another prompt${joined}${action}`, isFaded: true };
+  if (isOtherPair) return { text: `${run} of another pair${joined}${action}`, isFaded: true };
+  return { text: `${run} with other settings${joined}${action}`, isFaded: true };
 }
 
 /**
@@ -41,7 +41,7 @@ export function mismatchOf({ source, differences, isOtherPair, isOwnPreset, isBu
  */
 
 /**
- * How long a run has been waited for and about how long it will be, each with its name.
+ * The elapsed and the remaining seconds of a wait, each with its name.
  * @type {(pending: Pick<PendingRun, "since" | "left" | "toldAt">, now: number) => string}
  */
 export function waitingTime({ since, left, toldAt }, now) {

@@ -7,7 +7,7 @@ import { fixed, visible } from "specviz/words/words.js";
 const SPACE = "\u00a0"; // a number stays on one line with its sign
 
 /**
- * Where a token stands.
+ * The place of a token.
  * @typedef {object} Place
  * @property {Round} round
  * @property {number} place  from 0, among the drafted tokens and then the target's own
@@ -51,7 +51,7 @@ export function reason(token, { round, place, ended }) {
   }
 }
 
-/** What speaks for a guess: what a model says, or what was counted. @param {ShownToken} token */
+/** The support of a guess in words: a model's probability, or a count. @param {ShownToken} token */
 function belief(token) {
   const share = token.soft_q ?? token.q ?? 0;
   const { seen } = token;
@@ -85,12 +85,12 @@ function accepted(token) {
  * @param {Token} [own] the target's token in this round
  */
 function rejected(token, own) {
-  const then = drawnInstead(own);
-  if (token.p === 0) return `${sure(token)}: the target rules it out, so it was rejected.${then}`;
-  return `${sure(token)}: ${drawn(token)}, so it was rejected.${then}`;
+  const after = drawnInstead(own);
+  if (token.p === 0) return `${sure(token)}: the target rules it out, so it was rejected.${after}`;
+  return `${sure(token)}: ${drawn(token)}, so it was rejected.${after}`;
 }
 
-/** What followed a rejected guess. @param {Token} [own] the target's token in this round */
+/** The token after a rejected guess, in words. @param {Token} [own] the target's token in this round */
 function drawnInstead(own) {
   if (own?.outcome !== "corrected") return "";
   return ` The target then drew ${quoted(own)} from what was left.`;
@@ -130,7 +130,7 @@ function ignored(token, round, place, ended) {
     + `place ${place + 1} goes on from a text that was not written, so the target never judged it.`;
 }
 
-/** What ended a text, as the end of a clause. @param {EndReason} [reason] */
+/** The end of a text, as the end of a clause. @param {EndReason} [reason] */
 function endedBy(reason) {
   if (reason === "eos") return ", with an end-of-text token";
   return reason === "stop" ? ", with a stop string" : "";
@@ -197,8 +197,8 @@ function disagreed(token, own) {
   const theirs = chosen ? chosen.soft_p : token.top_p?.[0]?.probability;
   const whose = isModels(token) ? "the target's" : "the target's first choice";
   const better = first ? `${whose} is ${quoted(first)} (${chance(theirs)})` : `${whose} is another`;
-  const given = `it gives ${quoted(token)} ${chance(token.soft_p)}`;
-  return `${guessed(token)}, but ${better}; ${given}, so that was rejected.`;
+  const share = `it gives ${quoted(token)} ${chance(token.soft_p)}`;
+  return `${guessed(token)}, but ${better}; ${share}, so that was rejected.`;
 }
 
 /** @type {(token: ShownToken, round: Round) => string} */
@@ -209,7 +209,7 @@ function instead(token, round) {
   return `${before}${quoted(token)} is the target's first choice (${p} sure), so this is what is written.`;
 }
 
-/** What is said of a token whose place the target's server did not list but drew for. */
+/** The note on a token that the target's server drew without listing probabilities. */
 export const SERVER_DREW = "The server told p of the guesses and drew by itself: all of p, β and what was "
   + "left of p are not known here. The text follows p exactly all the same.";
 
@@ -220,7 +220,7 @@ export const SERVER_DREW = "The server told p of the guesses and drew by itself:
 export const isDrawn = (token) => token.p != null && token.soft_p == null && !token.top_p?.length;
 
 /**
- * Why a token got its verdict, by the rule of its run.
+ * The reason of a verdict, by the rule of its run.
  * @param {ShownToken} token
  * @param {Place} at
  * @param {string} rule
@@ -240,7 +240,7 @@ export function drawsFirst(rule) {
   return hasChance && threshold === null;
 }
 
-/** What is told of a rule's verdicts in the place of p / q. @param {string} rule */
+/** The sentences about a rule's verdicts, where it does not compare p / q. @param {string} rule */
 function tellings(rule) {
   const { together, threshold } = verdictKind(rule);
   if (together) return TOGETHER;
@@ -261,8 +261,8 @@ const TOGETHER = {
       + "and a block accepts all before that one.";
   },
   rejected: (token, { round }) => {
-    const then = drawnInstead(round.emitted[round.emitted.length - 1]);
-    return `${tested(token)}: not below it, and no later guess passed, so it was rejected.${then}`;
+    const after = drawnInstead(round.emitted[round.emitted.length - 1]);
+    return `${tested(token)}: not below it, and no later guess passed, so it was rejected.${after}`;
   },
   ignored: (token, { round }) => {
     if (!round.drafted.some(({ outcome }) => outcome === "rejected")) return undefined;

@@ -17,7 +17,7 @@ const UNSETTLED = `Fewer than ${MIN_ROUNDS} rounds with drafts decide little.`;
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
-/** What a rule that is not exact does, after a colon. @param {string} rule */
+/** The effect of a rule that is not exact, after a colon. @param {string} rule */
 export const changes = (rule) => `the verdict ${verdictKind(rule).label} changes the target’s distribution.`;
 
 /**
@@ -67,8 +67,8 @@ export function verdict(m, trace, differAt, isFinal = false) {
   if (m.rounds < MIN_ROUNDS) return `${speed}.`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
   if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
-  const same = trace.header.settings.temperature === 0 && differAt === null;
-  return same ? `${speed}, with the same text.` : `${speed}.`;
+  const isSame = trace.header.settings.temperature === 0 && differAt === null;
+  return isSame ? `${speed}, with the same text.` : `${speed}.`;
 }
 
 /**
@@ -83,12 +83,12 @@ export function detail(m, isFinal = false) {
   return `${figures} ${causeOfLoss(m)}`;
 }
 
-/** What one lane tells by itself. @param {Metrics} m */
+/** The figures of one lane in words. @param {Metrics} m */
 function figuresIn(m) {
   const { accepted, rejected } = m.counts;
   const judged = accepted + rejected;
-  const held = judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : "";
-  return `${held}${fixed(m.tau, 1)} tokens per pass.`;
+  const acceptance = judged ? `${accepted} of ${plural(judged, "judged guess")} accepted, ` : "";
+  return `${acceptance}${fixed(m.tau, 1)} tokens per pass.`;
 }
 
 /** @type {(m: Metrics, rounds: Round[], trace: Trace, isFinal: boolean) => string} */
@@ -115,29 +115,29 @@ export function adapts({ gamma, gamma_policy: policy }, drafted) {
   return (policy ?? "fixed") !== "fixed" || drafted < 0.8 * gamma;
 }
 
-/** @param {Uncertainty | null} found */
-export const isImpossible = (found) => found?.doubt === "price";
+/** @param {Uncertainty | null} estimate */
+export const isImpossible = (estimate) => estimate?.doubt === "price";
 
 /**
- * Why the ratio is uncertain, in a sentence or two; empty if it is not.
+ * The reason why the ratio is uncertain, in a sentence or two; empty if it is not.
  * @param {Metrics} m
- * @param {Uncertainty | null} found
+ * @param {Uncertainty | null} estimate
  * @param {boolean} isOver whether the figures are of a run that is over
  */
-export function doubt(m, found, isOver) {
-  if (!found?.doubt) return "";
-  if (isImpossible(found)) {
-    const price = `${fixed(found.price, 2)} target passes`;
+export function doubt(m, estimate, isOver) {
+  if (!estimate?.doubt) return "";
+  if (isImpossible(estimate)) {
+    const price = `${fixed(estimate.price, 2)} target passes`;
     return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${price}: `
       + "less than the one pass that it has in it.";
   }
   if (!isOver) return "";
-  if (found.doubt === "short") return "Few rounds: this ratio is uncertain.";
-  if (found.doubt === "outside") {
+  if (estimate.doubt === "short") return "Few rounds: this ratio is uncertain.";
+  if (estimate.doubt === "outside") {
     return "This ratio is uncertain: it lies outside of what most parts of the run give.";
   }
-  if (found.doubt === "spread") return `${BUSY} Parts of the run give very different ratios.`;
-  const { speculative, baseline } = found.delays;
+  if (estimate.doubt === "spread") return `${BUSY} Parts of the run give very different ratios.`;
+  const { speculative, baseline } = estimate.delays;
   const worse = baseline > speculative ? "The target alone" : "The lane with drafts";
   const lost = percent(Math.max(speculative, baseline));
   return `${BUSY} ${worse} took ${lost} longer than its passes usually take.`;
@@ -163,28 +163,28 @@ export function headlineOf(shown, race, chosen, ratios) {
   const trace = twoOf(race, chosen);
   const rounds = twoRounds(settled(shown, race), chosen);
   const m = measure(rounds, trace.header);
-  const found = uncertainty(rounds);
+  const estimate = uncertainty(rounds);
   const isWritten = isOver(race);
   const isFinal = isFinished(race);
-  const isUnfair = isImpossible(found);
+  const isUnfair = isImpossible(estimate);
   const isTold = isRatioTold(race, m);
   const ratio = isUnfair || !isTold ? null : m.speedup;
-  const told = isTold ? m : { ...m, speedup: null };
-  const spread = isWritten && ratio !== null ? found?.spread : null;
+  const figures = isTold ? m : { ...m, speedup: null };
+  const spread = isWritten && ratio !== null ? estimate?.spread : null;
   const parts = spread ? `parts of the run: ${range(spread)}` : "";
   const headline = {
     ratio: ratio === null ? "?" : fixed(ratio, 2),
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
-    verdict: isUnfair ? "No fair ratio." : verdict(told, trace, comparison(rounds).differAt, isFinal),
-    detail: detailOf(told, rounds, trace, isFinal),
+    verdict: isUnfair ? "No fair ratio." : verdict(figures, trace, comparison(rounds).differAt, isFinal),
+    detail: detailOf(figures, rounds, trace, isFinal),
     beside: replayOf(shown, race, chosen) || remainder(race) || parts,
-    doubt: isTold ? doubt(m, found, isWritten) : "",
+    doubt: isTold ? doubt(m, estimate, isWritten) : "",
   };
   if (!isSeveral(race.header)) return headline;
   return { ...headline, ...ofSeveral(headline, trace.header.settings, chosen, ratios, ratio) };
 }
 
-// How far a run has come when it is played again; empty at its end, and while it is written.
+// The ratio so far of a run that is played again; empty at its end, and while it is written.
 /** @type {(shown: Round[], race: Trace, chosen: LaneName) => string} */
 function replayOf(shown, race, chosen) {
   if (!isOver(race) || shown.length === race.rounds.length) return "";
@@ -199,10 +199,10 @@ const ROUGH = 20; // seconds, from which on an estimate is told in steps of five
 
 /** About how long a long run will still take; empty for others, and once it is over. @param {Trace} race */
 function remainder(race) {
-  const found = isOver(race) ? null : remaining(race);
-  if (!found || found.taken + found.left < LONG || !race.rounds.length) return "";
-  const step = found.left > ROUGH ? 5 : 1;
-  return `about ${Math.max(1, step * Math.ceil(found.left / step))} s left`;
+  const time = isOver(race) ? null : remaining(race);
+  if (!time || time.taken + time.left < LONG || !race.rounds.length) return "";
+  const step = time.left > ROUGH ? 5 : 1;
+  return `about ${Math.max(1, step * Math.ceil(time.left / step))} s left`;
 }
 
 const MIN_OF_LANE = 3; // of a lane, from which its pace is known
@@ -236,30 +236,31 @@ export function remaining({ header, rounds }) {
 
 /**
  * The headline of a race of named lanes says which lane it is about, and which is the fastest.
- * @param {Headline} said
+ * @param {Headline} headline
  * @param {Settings} settings of this lane
  * @param {LaneName} chosen
  * @param {Map<LaneName, number | null>} ratios
  * @param {number | null} ratio
  */
-function ofSeveral(said, { gamma, drafter }, chosen, ratios, ratio) {
-  const whole = drafter === "none" || chosen.includes("gamma") ? chosen : `${chosen}, γ ${gamma}`;
-  const known = [...ratios].flatMap(([lane, value]) => (value === null ? [] : [{ lane, value }]));
-  known.sort((one, other) => other.value - one.value);
-  /** @type {typeof known[number] | undefined} */
-  const best = known[0];
+function ofSeveral(headline, { gamma, drafter }, chosen, ratios, ratio) {
+  const name = drafter === "none" || chosen.includes("gamma") ? chosen : `${chosen}, γ ${gamma}`;
+  const speeds = [...ratios].flatMap(([lane, value]) => (value === null ? [] : [{ lane, value }]));
+  speeds.sort((one, other) => other.value - one.value);
+  /** @type {typeof speeds[number] | undefined} */
+  const best = speeds[0];
   if (ratio === null) {
-    return { times: "", verdict: said.verdict.replace("Both lanes", "All lanes"), detail: said.detail };
+    const verdict = headline.verdict.replace("Both lanes", "All lanes");
+    return { times: "", verdict, detail: headline.detail };
   }
   return {
     times: "",
-    verdict: `${whole}: ${said.times}${said.verdict}`,
-    detail: best ? `${fastest(best, chosen, ratios.size)} ${said.detail}` : said.detail,
+    verdict: `${name}: ${headline.times}${headline.verdict}`,
+    detail: best ? `${fastest(best, chosen, ratios.size)} ${headline.detail}` : headline.detail,
   };
 }
 
 /**
- * Which lane is the fastest, in a sentence.
+ * The fastest lane, in a sentence.
  * @param {{ lane: LaneName, value: number }} best
  * @param {LaneName} chosen
  * @param {number} count of lanes with drafts

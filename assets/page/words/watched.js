@@ -1,4 +1,4 @@
-// What is said of a run whose server speculated by itself and was only watched.
+// Words about a run whose server speculated by itself and was only watched.
 
 import { hasBaseline } from "specviz/facts/lanes.js";
 import { areTold } from "specviz/facts/metrics.js";
@@ -13,7 +13,7 @@ const UNTOLD = "not told by the server";
 export const GUESSER = "the server guesses and judges";
 
 /**
- * What the strip says in the place of a drafter and its settings.
+ * The items of the strip in the place of a drafter and its settings.
  * @type {(header: Header) => Item[]}
  */
 export function sourceItems(header) {
@@ -40,7 +40,7 @@ export function watchedVerdict(m, header, isOver) {
   return "the speed of the target alone: two deployments, measured.";
 }
 
-/** What the figures rest on. @type {(m: Metrics, rounds: Round[], trace: Trace) => string} */
+/** The figures of the run in words. @type {(m: Metrics, rounds: Round[], trace: Trace) => string} */
 export function watchedDetail(m, rounds, trace) {
   if (!m.tau) return STREAMS;
   const isTold = areTold(rounds.filter(({ lane }) => lane !== "baseline"));
@@ -71,7 +71,7 @@ function counted({ end, rounds: all }, rounds, m, isTold) {
 }
 
 /**
- * Why a token stands where it does, as far as the server tells.
+ * The reason of a token, as far as the server tells.
  * @type {(token: ShownToken, at: Place) => string}
  */
 export function watchedReason(token, { round, place }) {
@@ -95,7 +95,7 @@ export function watchedReason(token, { round, place }) {
   }
 }
 
-/** Why a token stands where no guess was held against it. @type {(round: Round, word: string) => string} */
+/** The reason of a token without a guess before it. @type {(round: Round, word: string) => string} */
 function untaken({ index, drafted }, word) {
   if (index === 0) {
     return `The first token, ${word}, came from reading the prompt: nothing was drafted before it.`;

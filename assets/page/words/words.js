@@ -49,7 +49,7 @@ export function quoted(text) {
 }
 
 /**
- * What was asked, or the text that the lanes go on from.
+ * The question, or the text that the lanes go on from.
  * @param {Pick<Header, "prompt" | "question">} header
  */
 export const askedIn = ({ prompt, question }) => question ?? prompt;
@@ -61,7 +61,7 @@ export const askedIn = ({ prompt, question }) => question ?? prompt;
 export const begunBy = ({ prompt, question }) => (question == null ? prompt : "");
 
 /**
- * What an empty prompt asks for: a question where the target answers, else the beginning of a text.
+ * The placeholder of the prompt: for a question where the target answers, else for the beginning of a text.
  * @param {PairModels | undefined} models  of the pair; undefined where nothing is known of it
  * @param {Value | undefined} chat  the setting of the chat template
  */
@@ -75,13 +75,13 @@ export function promptHint(models, chat) {
 /**
  * Seconds of a lane's clock, in milliseconds where all of them are short.
  * @param {number} seconds
- * @param {number} most  the longest of those that are shown beside each other
+ * @param {number} longest  the longest of those that are shown beside each other
  */
-export const duration = (seconds, most) =>
-  (most < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
+export const duration = (seconds, longest) =>
+  (longest < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
 
 /**
- * What is said of signs of a chat template in a prompt.
+ * The warning about signs of a chat template in a prompt.
  * @param {string[]} signs at least one
  */
 export function signsText(signs) {
@@ -99,7 +99,7 @@ export function plural(count, word) {
 }
 
 export const FROM_FILE = "opened from a file"; // what the badge says
-/** What is said of a run that comes from a visitor's file. */
+/** The note on a run that comes from a visitor's file. */
 export const UNVERIFIED = "Times are as the file states them; they cannot be verified.";
 
 /** @typedef {ReturnType<typeof comparison>} Comparison */
@@ -134,9 +134,9 @@ export function sameness({ compared, differAt }, trace) {
     return "Both draw from the same distribution.";
   }
   if (differAt === null) return `${compared}/${compared} tokens identical to the baseline.`;
-  const known = trace.end?.divergence;
-  const margin = known?.index === differAt && known.margin != null
-    ? `, where the target's first two choices were ${fixed(known.margin, 3)} nats apart` : "";
+  const divergence = trace.end?.divergence;
+  const margin = divergence?.index === differAt && divergence.margin != null
+    ? `, where the target's first two choices were ${fixed(divergence.margin, 3)} nats apart` : "";
   return `Identical for ${plural(differAt, "token")}, then the lanes part${margin}.`;
 }
 
@@ -144,7 +144,7 @@ export function sameness({ compared, differAt }, trace) {
 const REASONS = { eos: "end of text", context: "context full", stop: "stop string", stopped: "stopped" };
 
 /**
- * What a lane has written, and why it ended.
+ * The tokens that a lane has written, and why it ended.
  * @param {number} count
  * @param {number | null} drafted null in a lane that never drafts
  * @param {EndReason} [reason]
@@ -197,12 +197,12 @@ export function grouped(count) {
 
 const PRODUCTS = { int8: "inputs in 8 bits, as llama.cpp", fp32: "products in fp32" };
 
-/** How the target's products are computed, the same in all lanes. @param {Header} header */
+/** The arithmetic of the target's products, the same in all lanes. @param {Header} header */
 export function arithmeticOf({ dtype, target }) {
   return target.products ? `${dtype}, ${PRODUCTS[target.products]}` : dtype;
 }
 
-/** Where a run was made, and with what and when. @param {Header} header */
+/** The machine, the versions and the date of a run. @param {Header} header */
 export function provenance(header) {
   const { device, processor, versions, date } = header;
   const dtype = header.source ? "" : arithmeticOf(header); // the server's is not told
@@ -213,7 +213,7 @@ export function provenance(header) {
 }
 
 /**
- * How many threads share a pass: alone, and with the draft where that differs.
+ * The threads of a pass: alone, and with the draft where that differs.
  * @param {Header} header
  */
 export function threadsOf({ lane_threads, threads }) {
@@ -223,14 +223,14 @@ export function threadsOf({ lane_threads, threads }) {
     : plural(alone, "thread");
 }
 
-/** Who guesses in the lane with drafts, and who judges. @param {Settings} settings */
+/** The drafter and the verdict of the lane with drafts, in words. @param {Settings} settings */
 export function guesser({ drafter, gamma }) {
   if (!gamma || drafter === "none") return drafterKind("none").label;
   return `${drafterKind(drafter).label} + target`;
 }
 
 /**
- * Where the guesses of a run come from, as the first half of a sentence.
+ * The source of the guesses of a run, as the first half of a sentence.
  * @param {Header} header
  */
 export function helper(header) {
