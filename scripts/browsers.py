@@ -44,17 +44,21 @@ FLAGS = (
 
 def installed(variable: str, *names: str) -> str | None:
     """The path of a program: from this environment variable or from $PATH; else None."""
-    wanted = (os.environ.get(variable, ""), *names)
-    return next((found for name in wanted if name and (found := shutil.which(name))), None)
+    for name in (os.environ.get(variable, ""), *names):
+        path = shutil.which(name) if name else None
+        if path is not None:
+            return path
+    return None
 
 
 def chromium_path() -> str | None:
     """The path of Chromium: from $CHROMIUM, from $PATH, or Playwright's download; else None."""
-    if found := installed("CHROMIUM", *NAMES):
-        return found
+    path = installed("CHROMIUM", *NAMES)
+    if path is not None:
+        return path
     with _playwright() as playwright:
-        path: str = playwright.chromium.executable_path
-    return path if os.path.exists(path) else None
+        download: str = playwright.chromium.executable_path
+    return download if os.path.exists(download) else None
 
 
 @contextmanager

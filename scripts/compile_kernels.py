@@ -156,11 +156,11 @@ def main() -> int:
     all_fit = True
     for name in options.model:
         dtype = getattr(torch, options.dtype)
-        for one in compiled_kernels(MODELS[name], options.gpu, dtype):
-            all_fit = all_fit and one.fits
+        for kernel in compiled_kernels(MODELS[name], options.gpu, dtype):
+            all_fit = all_fit and kernel.fits
             print(
-                f"| {name} | {one.kernel} | {one.gpu} | {one.registers} | {one.spilled} "
-                f"| {one.shared} | {one.copies_ahead} |",
+                f"| {name} | {kernel.kernel} | {kernel.gpu} | {kernel.registers} "
+                f"| {kernel.spilled} | {kernel.shared} | {kernel.copies_ahead} |",
                 flush=True,
             )
     return 0 if all_fit else 1

@@ -62,11 +62,12 @@ def firefox() -> Iterator[Firefox]:
 
 
 def _port_of(process: subprocess.Popen[str]) -> int:
-    """Firefox says where it listens."""
+    """The port that Firefox prints."""
     assert process.stderr is not None
     for line in process.stderr:
-        if found := re.search(r"WebDriver BiDi listening on ws://[\w.]+:(\d+)", line):
-            return int(found.group(1))
+        match = re.search(r"WebDriver BiDi listening on ws://[\w.]+:(\d+)", line)
+        if match:
+            return int(match[1])
     raise SpecvizError("Firefox ended before it could be reached: start it by hand to see why.")
 
 
@@ -95,15 +96,15 @@ class Firefox:
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, or of its promise."""
-        found = self.ask(
+        answer = self.ask(
             "script.evaluate",
             expression=f"(async () => JSON.stringify(await ({expression})) ?? 'null')()",
             target={"context": self._window},
             awaitPromise=True,
         )
-        if found["type"] == "exception":
-            raise AssertionError(found["exceptionDetails"]["text"])
-        return json.loads(found["result"]["value"])
+        if answer["type"] == "exception":
+            raise AssertionError(answer["exceptionDetails"]["text"])
+        return json.loads(answer["result"]["value"])
 
     def wait_for(self, expression: str) -> None:
         """Wait until an expression is true; raises `AssertionError` if it never is."""
@@ -121,8 +122,8 @@ class Firefox:
 
     def screenshot(self) -> bytes:
         """The window as a PNG."""
-        found = self.ask("browsingContext.captureScreenshot", context=self._window)
-        return base64.b64decode(found["data"])
+        answer = self.ask("browsingContext.captureScreenshot", context=self._window)
+        return base64.b64decode(answer["data"])
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The result of a command; events may come before it."""

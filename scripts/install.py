@@ -77,10 +77,11 @@ def install(venv: Path, requirements: str) -> None:
 
 
 def only_pip(python: Path) -> bool:
-    """Whether pip is told to use another index than PyPI, which uv, ten times as fast, does not
-    read."""
-    told = subprocess.run([python, "-m", "pip", "config", "list"], capture_output=True, text=True)
-    return re.search(r"\.(index-url|no-index)=", told.stdout) is not None
+    """Whether pip's configuration names another index than PyPI. uv, which is ten times as fast,
+    does not read it."""
+    command = [python, "-m", "pip", "config", "list"]
+    config = subprocess.run(command, capture_output=True, text=True).stdout
+    return re.search(r"\.(index-url|no-index)=", config) is not None
 
 
 def install_model(venv: Path) -> None:

@@ -32,8 +32,8 @@ def main() -> None:
         sys.exit("lock: uv could not find the versions: its message above says why.")
     pins = pins_in(done.stdout)
     for name, with_cuda in (("requirements.lock", False), ("requirements-torch.lock", True)):
-        kept = [pin for pin in pins if bool(CUDA.match(pin)) == with_cuda]
-        (ROOT / name).write_text(HEAD + "".join(kept), "utf-8")
+        pins_of_file = [pin for pin in pins if bool(CUDA.match(pin)) == with_cuda]
+        (ROOT / name).write_text(HEAD + "".join(pins_of_file), "utf-8")
 
 
 def pins_in(text: str) -> list[str]:

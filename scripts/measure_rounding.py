@@ -60,19 +60,18 @@ def main() -> None:
         pieces = _pieces(exact.tokenizer, files, options.tokens // len(TEXTS))
         references = [_logits(exact, ids) for ids in pieces]
         others = [_logits(rounded, ids) for ids in pieces]
-        found = [
-            _divergence(p, q)
-            for reference, other in zip(references, others, strict=True)
-            for p, q in zip(reference, other, strict=True)
-        ]
-        _print_row(f"8 bits, {kind}", found)
-        if options.server:
-            found = [
-                _listed_divergence(p, options.server, ids[: FIRST + place])
-                for ids, reference in zip(pieces, references, strict=True)
-                for place, p in enumerate(reference)
-            ]
-            _print_row(f"llama.cpp, {kind}", found)
+        divergences = []
+        for reference, other in zip(references, others, strict=True):
+            for p, q in zip(reference, other, strict=True):
+                divergences.append(_divergence(p, q))
+        _print_row(f"8 bits, {kind}", divergences)
+        if not options.server:
+            continue
+        divergences = []
+        for ids, reference in zip(pieces, references, strict=True):
+            for count, p in enumerate(reference, FIRST):
+                divergences.append(_listed_divergence(p, options.server, ids[:count]))
+        _print_row(f"llama.cpp, {kind}", divergences)
 
 
 def _pieces(tokenizer: Any, files: Sequence[str], tokens: int) -> list[list[int]]:
@@ -135,11 +134,11 @@ def _listed(server: str, prompt: Sequence[int]) -> Iterator[tuple[int, float]]:
             yield token["id"], token["logprob"]
 
 
-def _print_row(name: str, found: Sequence[Divergence]) -> None:
-    count = len(found)
-    kl = sum(each.kl for each in found) / count
-    variation = sum(each.variation for each in found) / count
-    same = sum(each.same_choice for each in found) / count
+def _print_row(name: str, divergences: Sequence[Divergence]) -> None:
+    count = len(divergences)
+    kl = sum(divergence.kl for divergence in divergences) / count
+    variation = sum(divergence.variation for divergence in divergences) / count
+    same = sum(divergence.same_choice for divergence in divergences) / count
     print(f"| {name} | {count:,} | {kl:.5f} | {variation:.4f} | {same:.1%} |", flush=True)
 
 

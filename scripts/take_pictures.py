@@ -63,9 +63,9 @@ def open_page(page: Any, address: str) -> None:
     page.wait_for_selector(READY)
 
 
-def race(page: Any, url: str, asked: str) -> None:
-    """Run what the address asks for, to its end."""
-    open_page(page, f"{url}/?__theme=light&{asked}")
+def race(page: Any, url: str, query: str) -> None:
+    """Open the page with these settings, and run to the end."""
+    open_page(page, f"{url}/?__theme=light&{query}")
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_selector(FINISHED, timeout=180_000)  # milliseconds
     page.keyboard.press("End")
@@ -103,17 +103,17 @@ def take_round(page: Any, out: Path) -> None:
 def take_close_ups(page: Any, url: str, out: Path) -> None:
     """Take a small picture of a lane with an open card for each drafter and verdict."""
     page.set_viewport_size({"width": 1280, "height": 1200})  # so that cards open below
-    for name, (asked, outcome) in CLOSE_UPS.items():
-        race(page, url, f"length=48&{asked}")
+    for name, (query, outcome) in CLOSE_UPS.items():
+        race(page, url, f"length=48&{query}")
         page.add_style_tag(content=ALONE)
         page.locator(f"[data-lane=speculative] [data-outcome={outcome}]").first.focus()
         page.wait_for_timeout(700)  # milliseconds, for what moves
-        boxes = [
-            page.locator(one).bounding_box() for one in ("[data-lane=speculative]", ".sv-card")
-        ]
-        left, top = (min(box[side] for box in boxes) for side in ("x", "y"))
-        right = max(box["x"] + box["width"] for box in boxes)
-        bottom = max(boxes[0]["y"] + LANE_HEIGHT, boxes[1]["y"] + boxes[1]["height"])
+        lane = page.locator("[data-lane=speculative]").bounding_box()
+        card = page.locator(".sv-card").bounding_box()
+        left = min(lane["x"], card["x"])
+        top = min(lane["y"], card["y"])
+        right = max(lane["x"] + lane["width"], card["x"] + card["width"])
+        bottom = max(lane["y"] + LANE_HEIGHT, card["y"] + card["height"])
         clip = {"x": left, "y": top, "width": right - left + 8, "height": bottom - top + 8}
         picture = Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")
         picture.quantize(COLOURS).save(out / f"{name}.png", optimize=True)

@@ -83,15 +83,19 @@ class Running:
 
     def kill(self) -> None:
         """End all its processes at once, as if the machine had failed."""
-        for one in self.processes:
-            _signal(one, signal.SIGKILL)
-            one.wait()
+        for process in self.processes:
+            _signal(process, signal.SIGKILL)
+            process.wait()
 
 
 def speculating(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The options of a server that speculates by itself and tells what it kept in each step."""
-    own = ("--speculative-config", json.dumps({"num_speculative_tokens": GAMMA, **config}))
-    return (*own, "--per-request-spec-decode-metrics", "detailed")
+    return (
+        "--speculative-config",
+        json.dumps({"num_speculative_tokens": GAMMA, **config}),
+        "--per-request-spec-decode-metrics",
+        "detailed",
+    )
 
 
 def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> list[list[str]]:
@@ -118,11 +122,11 @@ def save_few_words(folder: Path) -> tuple[Path, Path]:
     with torch.no_grad():
         for weight in draft.parameters():
             weight += NOISE * weight.std() * torch.randn_like(weight)
-    places = folder / "target", folder / "draft"
-    for model, place in zip((target, draft), places, strict=True):
-        model.save_pretrained(place)
-        numbers(WORDS).save_pretrained(place)
-    return places
+    folders = folder / "target", folder / "draft"
+    for model, model_folder in zip((target, draft), folders, strict=True):
+        model.save_pretrained(model_folder)
+        numbers(WORDS).save_pretrained(model_folder)
+    return folders
 
 
 def installed(venv: Path) -> str:
@@ -131,8 +135,8 @@ def installed(venv: Path) -> str:
     Ends the program with a sentence if a step fails, or if `venv` holds something else.
     """
     python = str(venv / "bin" / "python")
-    found = _version(python)
-    if not found:
+    version = _version(python)
+    if not version:
         if venv.exists() and any(venv.iterdir()) and not (venv / "pyvenv.cfg").is_file():
             raise SystemExit(f"{venv} is no virtual environment: name another folder.")
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
@@ -144,10 +148,10 @@ def installed(venv: Path) -> str:
             print("+", *command, flush=True)
             if subprocess.run(command).returncode:
                 raise SystemExit(f"{VLLM} could not be installed: the message above says why.")
-        found = _version(python)
-    if not found:
+        version = _version(python)
+    if not version:
         raise SystemExit(f"{venv} has no vLLM: remove the folder and start again.")
-    return found
+    return version
 
 
 def _version(python: str) -> str:
@@ -163,19 +167,21 @@ def running(python: Path, deployment: Deployment, folder: Path) -> Iterator[Runn
 
     Raises `SpecvizError` if it ends before, or does not answer within `STARTS` seconds.
     """
-    port, meeting = free_port(), free_port()
-    logs = [
-        folder / f"{deployment.name.replace(' ', '-')}-{i}.log" for i in range(deployment.nodes)
-    ]
+    port = free_port()
+    meeting = free_port()
+    stem = deployment.name.replace(" ", "-")
+    logs = [folder / f"{stem}-{node}.log" for node in range(deployment.nodes)]
     nodes = zip(commands(python, deployment, port, meeting), logs, strict=True)
     processes = [_started(command, log, i, len(logs)) for i, (command, log) in enumerate(nodes)]
     began = time.monotonic()
     try:
         url = f"http://127.0.0.1:{port}/v1"
         while not _answers(url):
-            ended = next((i for i, one in enumerate(processes) if one.poll() is not None), None)
-            if ended is not None or time.monotonic() - began > STARTS:
-                raise SpecvizError(f"it did not start: see {logs[ended or 0]}.")
+            for process, log in zip(processes, logs, strict=True):
+                if process.poll() is not None:
+                    raise SpecvizError(f"it did not start: see {log}.")
+            if time.monotonic() - began > STARTS:
+                raise SpecvizError(f"it did not start: see {logs[0]}.")
             time.sleep(1.0)
         yield Running(deployment, url, time.monotonic() - began, processes)
     finally:
@@ -191,25 +197,30 @@ def _answers(url: str) -> bool:
 
 
 def _started(command: list[str], log: Path, node: int, nodes: int) -> subprocess.Popen[bytes]:
-    own = os.environ | ENVIRONMENT
+    environment = os.environ | ENVIRONMENT
     if nodes > 1:
         # Each would bind its threads to the same first core.
         cores = sorted(os.sched_getaffinity(0))
-        own["VLLM_CPU_OMP_THREADS_BIND"] = str(cores[node % len(cores)])
+        environment["VLLM_CPU_OMP_THREADS_BIND"] = str(cores[node % len(cores)])
     with log.open("wb") as output:
         return subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=own, start_new_session=True
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
         )
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    for one in processes:
-        _signal(one, signal.SIGTERM)
-    for one in processes:
+    for process in processes:
+        _signal(process, signal.SIGTERM)
+    for process in processes:
         with suppress(subprocess.TimeoutExpired):
-            one.wait(GRACE)
-        _signal(one, signal.SIGKILL)  # workers and nodes without a head do not end by themselves
-        one.wait()
+            process.wait(GRACE)
+        # Workers and nodes without a head do not end by themselves.
+        _signal(process, signal.SIGKILL)
+        process.wait()
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
