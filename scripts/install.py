@@ -79,7 +79,7 @@ def install(venv: Path, requirements: str) -> None:
 def only_pip(python: Path) -> bool:
     """Whether pip's configuration names another index than PyPI. uv, which is ten times as fast,
     does not read it."""
-    command = [python, "-m", "pip", "config", "list"]
+    command = [str(python), "-m", "pip", "config", "list"]
     config = subprocess.run(command, capture_output=True, text=True).stdout
     return re.search(r"\.(index-url|no-index)=", config) is not None
 

@@ -270,7 +270,7 @@ export class View {
       if (trace && !pending) this.#drawFigures(shown.rounds, trace);
       this.#turns.figuresTook = performance.now() - begun;
     }
-    const wait = this.#areMarksLeft(parts, isRunning) ? 0 : this.#turns.waitAfter(frame);
+    const wait = this.#drawMarks(parts, isRunning) ? 0 : this.#turns.waitAfter(frame);
     if (wait !== null) this.#frames.request(wait);
   }
 
@@ -279,7 +279,7 @@ export class View {
    * Returns whether another frame is needed for them.
    * @type {(parts: { words: boolean, figures: boolean }, isRunning: boolean) => boolean}
    */
-  #areMarksLeft(parts, isRunning) {
+  #drawMarks(parts, isRunning) {
     if (parts.figures && !parts.words) return !isRunning;
     const run = { isRunning, isOver: this.#page.root.dataset.state === "ended" };
     return this.#grid.lanes.filter((lane) => lane.mark(run)).length > 0;
