@@ -621,10 +621,11 @@ function freePlace({ x, y }, { text, places, isNeeded }, occupied, width) {
   const within = boxes.filter(({ box }) => box[0] >= 0 && box[2] <= width);
   const isFree = (/** @type {Box} */ box) =>
     occupied.every(([l, u, r, d]) => box[2] <= l || box[0] >= r || box[3] <= u || box[1] >= d);
-  const free = within.find(({ box }) => isFree(box)) ?? (isNeeded ? within[0] ?? boxes[0] : null);
-  if (!free) return null;
-  occupied.push(free.box);
-  return free.place;
+  let best = within.find(({ box }) => isFree(box));
+  if (!best && isNeeded) best = within[0] ?? boxes[0];
+  if (!best) return null;
+  occupied.push(best.box);
+  return best.place;
 }
 
 /**

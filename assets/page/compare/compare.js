@@ -184,7 +184,8 @@ const toldRatio = ({ m, found, trace }) =>
 
 /** Both ratios in words, and whether they differ. @param {Side[]} sides */
 function lead([earlier, latest]) {
-  const [earlierRatio, latestRatio] = [toldRatio(earlier), toldRatio(latest)];
+  const earlierRatio = toldRatio(earlier);
+  const latestRatio = toldRatio(latest);
   if (earlierRatio === null || latestRatio === null) return NO_RATIO;
   const ratios = `${earlier.name}: ${fixed(earlierRatio, 2)} times as fast as the target alone. `
     + `${latest.name}: ${fixed(latestRatio, 2)} times.`;

@@ -222,7 +222,8 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
     node.classList.toggle("is-chosen", row.id === chosen);
     table.append(node);
   }
-  const [onlyQ, onlyP] = [rest.q - rest.both, rest.p - rest.both].map(chance);
+  const onlyQ = chance(rest.q - rest.both);
+  const onlyP = chance(rest.p - rest.both);
   const both = `${chance(rest.both)} in both, ${onlyQ} only in q, ${onlyP} only in p`;
   const others = line("td", null, element("small", "", both), chance(rest.p), chance(rest.q));
   others.className = "is-rest";

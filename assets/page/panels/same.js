@@ -31,7 +31,8 @@ export function showGreedy(body, rounds, trace, check) {
   /** @type {HTMLElement[]} */
   const parts = [element("p", "sv-lead", sameness(same, trace) || "Nothing can be compared yet.")];
   if (compared) {
-    const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
+    const ours = writtenBy(rounds, OURS);
+    const theirs = writtenBy(rounds, ALONE);
     const end = differAt ?? compared;
     const code = codeIn(rounds.filter(({ lane }) => lane === OURS), trace.header);
     const alone = codeIn(rounds.filter(({ lane }) => lane === ALONE), trace.header);

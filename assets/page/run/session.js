@@ -280,7 +280,8 @@ export class Session {
     this.busy = true;
     this.#isAsked = false;
     this.#wanted = this.#page.address.state.values;
-    this.failed = this.#lost = false;
+    this.failed = false;
+    this.#lost = false;
     this.#page.notice.clear();
     this.#page.timeline.pause();
     this.#await(this.pending?.phase ?? ASKING);

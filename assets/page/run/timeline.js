@@ -264,7 +264,8 @@ export class Timeline {
   }
 
   #endStory() {
-    this.#story = this.moment = null;
+    this.#story = null;
+    this.moment = null;
   }
 
   /** @param {number} position */

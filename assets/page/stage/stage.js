@@ -211,7 +211,8 @@ export class Stage {
   #close() {
     this.#hide();
     this.#question = null;
-    this.#tally.hidden = this.#answer.hidden = true;
+    this.#tally.hidden = true;
+    this.#answer.hidden = true;
     delete this.#page.root.dataset.answered;
   }
 

@@ -109,7 +109,8 @@ export const UNVERIFIED = "Times are as the file states them; they cannot be ver
  * @param {Round[]} rounds
  */
 export function comparison(rounds) {
-  const [ours, theirs] = [OURS, ALONE].map((lane) => writtenBy(rounds, lane));
+  const ours = writtenBy(rounds, OURS);
+  const theirs = writtenBy(rounds, ALONE);
   const compared = Math.min(ours.length, theirs.length);
   const differAt = ours.slice(0, compared).findIndex((token, i) => token.id !== theirs[i].id);
   return { compared, differAt: differAt < 0 ? null : differAt };
@@ -135,9 +136,10 @@ export function sameness({ compared, differAt }, trace) {
   }
   if (differAt === null) return `${compared}/${compared} tokens identical to the baseline.`;
   const divergence = trace.end?.divergence;
-  const margin = divergence?.index === differAt && divergence.margin != null
-    ? `, where the target's first two choices were ${fixed(divergence.margin, 3)} nats apart` : "";
-  return `Identical for ${plural(differAt, "token")}, then the lanes part${margin}.`;
+  const identical = `Identical for ${plural(differAt, "token")}, then the lanes part`;
+  if (divergence?.index !== differAt || divergence.margin == null) return `${identical}.`;
+  const nats = fixed(divergence.margin, 3);
+  return `${identical}, where the target's first two choices were ${nats} nats apart.`;
 }
 
 /** @type {Partial<Record<EndReason, string>>} */
