@@ -64,9 +64,10 @@ class Findings:
 
     def answer(self, question: str) -> str | None:
         """The answer to a question; None if it was not asked."""
-        return next(
-            (verdict.answer for verdict in self.verdicts if verdict.question == question), None
-        )
+        for verdict in self.verdicts:
+            if verdict.question == question:
+                return verdict.answer
+        return None
 
 
 def advice(findings: Findings) -> Iterator[Advice]:
@@ -103,7 +104,8 @@ def _on_faults(findings: Findings) -> Iterator[Advice]:
         SGLANG: "--speculative-accept-threshold-single 1.0 --speculative-accept-threshold-acc 1.0",
         VLLM: '--speculative-config \'{..., "rejection_sample_method": "standard"}\'',
     }
-    text_kind = "greedy" if any(check.faults for check in findings.greedy) else "sampled"
+    has_greedy_faults = any(check.faults for check in findings.greedy)
+    text_kind = "greedy" if has_greedy_faults else "sampled"
     sentence = (
         f"Its {text_kind} text is not the target's: switch speculation off until a version keeps "
         "it, and report the figures to the engine's makers."
@@ -126,8 +128,10 @@ def _on_speed(findings: Findings) -> Iterator[Advice]:
     gain = findings.speeds[0].gain
     if gain is None:
         return
-    drafting = findings.drafting
-    best = None if drafting is None else better_gamma(drafting.by_position, gain.value)
+    by_position: tuple[float, ...] = ()
+    if findings.drafting is not None:
+        by_position = findings.drafting.by_position
+    best = better_gamma(by_position, gain.value)
     if best is not None:
         yield Advice(
             f"Draft {best.gamma} tokens in place of {best.present}: about {best.speedup:.2f} times "
@@ -142,10 +146,10 @@ def _on_speed(findings: Findings) -> Iterator[Advice]:
             "the target alone.",
             *_ngrams(findings),
         )
-    elif drafting is not None and drafting.by_position and drafting.by_position[-1] > SURE:
-        gamma = len(drafting.by_position)
+    elif by_position and by_position[-1] > SURE:
+        gamma = len(by_position)
         yield Advice(
-            f"{drafting.by_position[-1]:.0%} of steps keep all {gamma} drafts: try more of them.",
+            f"{by_position[-1]:.0%} of steps keep all {gamma} drafts: try more of them.",
             *_command(findings, 2 * gamma),
         )
 
@@ -176,7 +180,7 @@ def better_gamma(by_position: Sequence[float], gain: float) -> BetterGamma | Non
     best = max(range(1, present + 1), key=lambda gamma: speedups[gamma])
     if best == present or speedups[best] < max(WORTH * gain, 1.0 + NEAR):
         return None
-    return BetterGamma(best, present, speedups[best])
+    return BetterGamma(gamma=best, present=present, speedup=speedups[best])
 
 
 def _on_load(findings: Findings) -> Iterator[Advice]:
@@ -188,11 +192,12 @@ def _on_load(findings: Findings) -> Iterator[Advice]:
     reason = f"With {until} requests at once and more, drafts do not pay."
     if findings.engine == VLLM:
         ranges = [[1, until - 1, gamma], [until, MANY, 0]]
-        setting = {"num_speculative_tokens_per_batch_size": ranges}
+        setting = json.dumps({"num_speculative_tokens_per_batch_size": ranges})
+        inner_json = setting.removeprefix("{")
         yield Advice(
             f"{reason} Let the number of drafts depend on the batch.",
             VLLM,
-            f"--speculative-config '{{..., {json.dumps(setting)[1:]}'",
+            f"--speculative-config '{{..., {inner_json}'",
         )
     elif findings.engine == SGLANG:
         yield Advice(
@@ -227,13 +232,18 @@ def _on_what_is_not_told(findings: Findings) -> Iterator[Advice]:
 
 def _present_gamma(findings: Findings) -> int:
     drafting = findings.drafting
-    return (len(drafting.by_position) if drafting else 0) or USUAL_GAMMA
+    if drafting is None or not drafting.by_position:
+        return USUAL_GAMMA
+    return len(drafting.by_position)
 
 
 def _deployment(findings: Findings) -> Deployment:
     draft = findings.draft or "DRAFT"
     gguf = draft if draft.endswith(".gguf") else None
-    return Deployment(ModelPlace(findings.model), ModelPlace(draft, gguf))
+    return Deployment(
+        target_files=ModelPlace(findings.model),
+        draft_files=ModelPlace(draft, gguf),
+    )
 
 
 def _command(findings: Findings, gamma: int) -> tuple[str, str]:

@@ -64,10 +64,13 @@ class RequestBudget:
 class Streamed:
     """One streamed text.
 
-    ids: empty if the server reports none. tokens: of the text. chunks: those with text. first,
-    last: seconds from the request to the first and the last chunk. first_tokens: tokens in the
-    first chunk. steps: the drafted and accepted tokens of each step, if reported. drafted,
-    accepted: of the whole text; None if not reported.
+    ids: empty if the server reports none.
+    tokens: of the text.
+    chunks: those with text.
+    first, last: seconds from the request to the first and the last chunk.
+    first_tokens: tokens in the first chunk.
+    steps: the drafted and accepted tokens of each step, if reported.
+    drafted, accepted: of the whole text; None if not reported.
     """
 
     ids: Ids
@@ -149,12 +152,11 @@ class AuditedModel:
         answer = self.server.ask(self.engine.path, body)
         try:
             if self.identity.engine == LLAMA_CPP:
-                return tuple(int(token_id) for token_id in answer["tokens"]), answer["content"]
+                return _as_ids(answer["tokens"]), answer["content"]
             if self.identity.engine == SGLANG:
                 return drawn_ids(answer)
             choice = answer["choices"][0]
-            ids = tuple(int(token_id) for token_id in choice.get("token_ids") or ())
-            return ids, str(choice["text"])
+            return _as_ids(choice.get("token_ids") or ()), str(choice["text"])
         except ANOTHER_FORM as error:
             raise ServerError(self.server.rubbish()) from error
 
@@ -215,6 +217,10 @@ class AuditedModel:
         if self.identity.engine == SGLANG:
             return SglangTarget(self.server, self.name)
         return None
+
+
+def _as_ids(values: Sequence[Any]) -> Ids:
+    return tuple(int(value) for value in values)
 
 
 def _streamed(steps: Sequence[Step], chunks: int, reader: Any) -> Streamed:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from ..base.errors import PairError, ServerError, SettingsError
 from ..base.version import __version__
+from ..inspect.equivalence import Outcome
 from ..pairs.prompts import Question as PromptOfKind
 from ..pairs.prompts import builtin_prompts, in_turn, prompts_file
 from ..sides.watched.engines import Prompt
@@ -33,6 +35,7 @@ from .report import AuditReport, Drafting, Greedy, Length, Load, Plan, Sampled, 
 from .sampled import ListedLaw
 from .speculating import Counters, counters_between, drafting_of, speculating_verdict
 
+MAX_PROMPTS = 8
 WARM_TOKENS = 16
 CANDIDATES = 2  # prompts of which one is taken for sampled texts
 FAILURES = (PairError, ServerError)
@@ -115,13 +118,17 @@ class Audit:
             sampled=self._sampled,
             temperature=self.options.temperature,
         )
-        theirs = self._theirs
+        baseline: str | None = None
+        baseline_software: str | None = None
+        if self._theirs is not None:
+            baseline = self._theirs.shown
+            baseline_software = self._theirs.identity.software
         return AuditReport(
             server=self._ours.shown,
             model=self._ours.name,
             software=self._ours.identity.software,
-            baseline=None if theirs is None else theirs.shown,
-            baseline_software=None if theirs is None else theirs.identity.software,
+            baseline=baseline,
+            baseline_software=baseline_software,
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             version=__version__,
             seconds=time.monotonic() - self._begin,
@@ -142,7 +149,8 @@ class Audit:
     def _prepare(self) -> None:
         """Ask for one short text of each server, for lists, and make the plan."""
         pace = self._measured_pace()
-        for question in self._questions[: self._most_prompts()]:
+        # One prompt of each kind, and no more than the turns need.
+        for question in self._questions[:MAX_PROMPTS]:
             prompt: Prompt = self._ours.tokenize(question.text) or question.text
             self._prompts.append((question, prompt))
         self._is_loaded = self._ours.says_loaded()
@@ -150,16 +158,12 @@ class Audit:
         self._agenda = agenda_of(
             self.options,
             pace,
-            needed,
-            self._law is not None,
-            self._ours.identity.context,
+            needed=needed,
+            lists=self._law is not None,
+            context=self._ours.identity.context,
         )
         self._plan = plan_of(self.options, self._agenda, pace)
         self._budget.limit = self._budget.used + self._plan.requests
-
-    def _most_prompts(self) -> int:
-        """One prompt of each kind, and no more than the turns need."""
-        return min(len(self._questions), 8)
 
     def _measured_pace(self) -> Pace:
         first = 0.0
@@ -176,7 +180,8 @@ class Audit:
         texts needed, None if unknown."""
         if not self.options.asks("lossless"):
             return None
-        best: tuple[float, int | None] | None = None
+        best_rank = math.inf
+        needed_for_best: int | None = None
         for _, prompt in self._prompts[:CANDIDATES]:
             if isinstance(prompt, str):
                 self._law_fault = f"{self._ours.shown} tells no token ids"
@@ -187,11 +192,13 @@ class Audit:
                 self._law_fault = _reason(error)
                 return None
             needed, caught = sampled.samples_needed(law, self.options.temperature)
-            rank = (float(needed or sampled.SIZES[-1]) - caught, needed)
-            if best is None or rank[0] < best[0]:
-                best = rank
+            needed = needed or sampled.SIZES[-1]
+            rank = needed - caught  # of as many texts, those that catch the control more often
+            if rank < best_rank:
+                best_rank = rank
+                needed_for_best = needed
                 self._law = law
-        return None if best is None else best[1] or sampled.SIZES[-1]
+        return needed_for_best
 
     def _attempt(self, part: Callable[[], None]) -> str:
         """Measure one part; returns why it ended early, empty if it did not."""
@@ -226,10 +233,9 @@ class Audit:
     def _measure_loads(self) -> None:
         assert self._agenda is not None
         prompts = [prompt for _, prompt in self._prompts]
-        for row in loads(
-            self._ours, self._theirs, prompts, self._agenda.levels, self.options.tokens
-        ):
-            self._loads.append(row)
+        levels = self._agenda.levels
+        for load in loads(self._ours, self._theirs, prompts, levels, self.options.tokens):
+            self._loads.append(load)
             if self._is_over():
                 break
 
@@ -239,8 +245,9 @@ class Audit:
         limit = SHARE_OF_LENGTHS * 60.0 * self.options.minutes
         for count in self._agenda.lengths:
             prompt = self._long_prompt(count)
-            row = lengths(self._ours, self._theirs, [(count, prompt)], self.options.tokens)
-            self._lengths += row
+            self._lengths += lengths(
+                self._ours, self._theirs, [(count, prompt)], self.options.tokens
+            )
             if time.monotonic() - begin > limit:
                 break
 
@@ -257,24 +264,28 @@ class Audit:
 
     def _judge_greedy(self) -> None:
         texts, their_texts = self._greedy_texts()
-        rounding = greedy.ROUNDING
-        if self._law is not None and self._theirs is not None and texts:
-            prefixes = [text.prompt for text in texts]
-            try:
-                rounding = greedy.measured_rounding(self._ours, self._theirs, prefixes)
-            except FAILURES as error:
-                self._lossless_doubts.append(f"Rounding was not measured: {_reason(error)}.")
-        if self._theirs is not None:
+        rounding = self._rounding([text.prompt for text in texts])
+        if self._theirs is not None and texts:
             judge = self._ours if self._law is not None else None
-            if texts:
-                self._greedy.append(greedy.compare(texts, their_texts, judge, rounding))
-            else:
-                self._compare_plain_texts()
+            self._greedy.append(greedy.compare(texts, their_texts, judge, rounding))
+        elif self._theirs is not None:
+            self._compare_plain_texts()
         if self._law is not None:
             checked = texts[:CHECKED_TEXTS]
             self._greedy.append(greedy.check_own(self._ours, checked, rounding))
         elif self._theirs is None:
             raise PairError(f"{self._law_fault}, and no baseline was named")
+
+    def _rounding(self, prefixes: Sequence[Ids]) -> float:
+        """The largest gap of candidates in a tie, in nats: measured where both servers can be
+        compared, else the usual one."""
+        if self._law is None or self._theirs is None or not prefixes:
+            return greedy.ROUNDING
+        try:
+            return greedy.measured_rounding(self._ours, self._theirs, prefixes)
+        except FAILURES as error:
+            self._lossless_doubts.append(f"Rounding was not measured: {_reason(error)}.")
+            return greedy.ROUNDING
 
     def _greedy_texts(self) -> tuple[list[GreedyText], list[GreedyText]]:
         """The texts of the turns after different prompts, with ids, of both servers."""
@@ -302,10 +313,12 @@ class Audit:
 
     def _judge_samples(self) -> None:
         assert self._agenda is not None
-        prompt: Prompt = self._prompts[0][1] if self._law is None else self._law.prompt
+        _, prompt = self._prompts[0]
+        if self._law is not None:
+            prompt = self._law.prompt
         temperature = self.options.temperature
-        servers = 1 if self._theirs is None else 2
-        seconds = self._seconds_left() / self._agenda.sampling_parts(servers)
+        parts = self._agenda.sampling_parts(self.options.servers)
+        seconds = self._seconds_left() / parts
         before = self._ours.counters()
         ours = list(self._drawn(self._ours, prompt, temperature, 0, seconds))
         self._doubt_drafts(counters_between(before, self._ours.counters(), self._ours.name))
@@ -333,20 +346,14 @@ class Audit:
         """Compare our sampled texts with the baseline's. seconds: for each drawing."""
         temperature = self.options.temperature
         seed = sampled.OTHER_SEEDS
-        baseline = [
-            sampled.outcome_of(*drawn)
-            for drawn in self._drawn(theirs, prompt, temperature, seed, seconds)
-        ]
+        baseline = _outcomes(self._drawn(theirs, prompt, temperature, seed, seconds))
         if self._law is not None:
             control = sampled.simulated_control(self._law, temperature, len(ours))
         else:
             colder = sampled.COLDER * temperature
-            wrong = [
-                sampled.outcome_of(*drawn)
-                for drawn in self._drawn(theirs, prompt, colder, 2 * seed, seconds)
-            ]
+            wrong = _outcomes(self._drawn(theirs, prompt, colder, 2 * seed, seconds))
             control = sampled.drawn_control(wrong, baseline, temperature)
-        our_outcomes = [sampled.outcome_of(*drawn) for drawn in ours]
+        our_outcomes = _outcomes(ours)
         self._sampled.append(sampled.compare_samples(our_outcomes, baseline, control))
 
     def _drawn(
@@ -381,22 +388,24 @@ class Audit:
 
     def _verdicts(self, drafting: Drafting | None, stopped: bool) -> Iterator[Verdict]:
         because = "the audit was stopped" if stopped else ""
+        paying_note = self._paying_note or because
+        lossless_notes = list(self._lossless_notes)
+        if stopped:
+            lossless_notes.append(because)
         if self.options.asks("speculating"):
             if drafting is None:
-                reason = self._paying_note or because or "nothing was streamed"
+                reason = paying_note or "nothing was streamed"
                 sentence = f"It cannot be told, because {reason}."
                 yield Verdict("speculating", "cannot be told", sentence)
             else:
                 yield speculating_verdict(self._ours, drafting, self._counters)
         if self.options.asks("paying"):
-            yield paying_verdict(
-                speeds_of(self._turns), self._loads, self._lengths, self._paying_note or because
-            )
+            speeds = speeds_of(self._turns)
+            yield paying_verdict(speeds, self._loads, self._lengths, paying_note)
         if self.options.asks("lossless"):
-            notes = [*self._lossless_notes, *([because] if because else [])]
-            yield lossless_verdict(
-                self._greedy, self._sampled, "; ".join(notes), " ".join(self._lossless_doubts)
-            )
+            note = "; ".join(lossless_notes)
+            doubt = " ".join(self._lossless_doubts)
+            yield lossless_verdict(self._greedy, self._sampled, note, doubt)
 
     def _notes(self) -> Iterator[str]:
         yield (
@@ -429,6 +438,11 @@ def connected(options: AuditOptions) -> Audit:
                 "start it without speculation."
             )
     return Audit(options, ours, theirs, budget, _prompts_of(options, ours.name))
+
+
+def _outcomes(drawn: Iterable[tuple[Ids, str]]) -> list[Outcome]:
+    """The compared parts of drawn texts."""
+    return [sampled.outcome_of(ids, text) for ids, text in drawn]
 
 
 def _reason(error: BaseException) -> str:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..base.console import escaped, print_error
 from ..base.errors import SettingsError
 from ..core.options import check_writable, listed, real, whole
 from ..runs.trace import write_atomically
-from .html import audit_html
+from .html import SIGNS, audit_html
 from .report import QUESTIONS, AuditReport
 from .sampled import TEMPERATURE
 
-SUFFIXES = (".html", ".json")
-MARKS = {"yes": "✓", "no": "✗", "cannot be told": "?"}
+WRITERS: dict[str, Callable[[AuditReport], str]] = {
+    ".html": audit_html,
+    ".json": AuditReport.to_json,
+}
+"""The writer of the report, by the suffix of a file."""
 EPILOG = (
     "Exit status: 0 if every answer is yes, 1 if one is no, 3 if none is no and one cannot be "
     "told, 2 for a mistake or a server that cannot be asked, 130 after Ctrl-C."
@@ -50,7 +53,9 @@ def main(options: argparse.Namespace) -> int:
     `SpecvizError`."""
     from .auditing import audit_server
 
-    paths = [] if options.out is None else checked_paths(options.out)
+    paths: list[Path] = []
+    if options.out is not None:
+        paths = checked_paths(options.out)
     report = audit_server(
         options.server,
         baseline=options.baseline,
@@ -68,7 +73,7 @@ def main(options: argparse.Namespace) -> int:
     for line in report_lines(report):
         print(escaped(line, lines=True))
     for path in paths:
-        text = audit_html(report) if path.suffix == ".html" else report.to_json()
+        text = WRITERS[path.suffix](report)
         write_atomically(path, text.encode("utf-8"))
         print_error(f"wrote {path}")
     return report.exit_status
@@ -77,9 +82,11 @@ def main(options: argparse.Namespace) -> int:
 def checked_paths(out: str) -> list[Path]:
     """The files of --out. Raises `SpecvizError` if one could not be written."""
     path = Path(out)
-    if path.suffix and path.suffix not in SUFFIXES:
+    if path.suffix and path.suffix not in WRITERS:
         raise SettingsError(f"--out is {out}: name a file in .html or .json, or without a suffix.")
-    paths = [path] if path.suffix else [path.with_suffix(suffix) for suffix in SUFFIXES]
+    paths = [path]
+    if not path.suffix:
+        paths = [path.with_suffix(suffix) for suffix in WRITERS]
     for file in paths:
         check_writable(file)
     return paths
@@ -87,11 +94,10 @@ def checked_paths(out: str) -> list[Path]:
 
 def report_lines(report: AuditReport) -> Iterator[str]:
     """The report as text."""
-    beside = "" if report.baseline is None else f", beside {report.baseline}"
-    yield f"{report.model} on {report.server}, {report.software}{beside}"
+    yield f"{report.model} on {report.deployment}"
     for verdict in report.verdicts:
         yield ""
-        yield f"{MARKS[verdict.answer]} {QUESTIONS[verdict.question]} {verdict.sentence}"
+        yield f"{SIGNS[verdict.answer]} {QUESTIONS[verdict.question]} {verdict.sentence}"
         for fact in verdict.evidence:
             yield f"    {fact.source}: {fact.sentence}"
         if verdict.doubt:

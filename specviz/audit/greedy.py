@@ -6,8 +6,9 @@ The log-probabilities come from reading the text before a token, without drafts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from ..core.events import UNKNOWN_ID
@@ -37,8 +38,7 @@ class GreedyText:
 
 def known_ids(ids: Sequence[int]) -> Ids:
     """The ids before the first one that the server did not report."""
-    ids = tuple(ids)
-    return ids[: ids.index(UNKNOWN_ID)] if UNKNOWN_ID in ids else ids
+    return tuple(takewhile(lambda token_id: token_id != UNKNOWN_ID, ids))
 
 
 def requests_for(texts: int, tokens: int) -> int:
@@ -50,54 +50,59 @@ def check_own(model: AuditedModel, texts: Sequence[GreedyText], rounding: float)
     """Compare each token of greedy texts with the list at its position. Raises `ServerError`, and
     `PairError` if the server lists nothing."""
     places: list[Mismatch] = []
-    tokens = 0
     for number, text in enumerate(texts, 1):
-        for begin in range(0, len(text.ids), BLOCK):
-            indices = range(begin, min(begin + BLOCK, len(text.ids)))
-            lists = model.listings([text.prefix(index) for index in indices], LISTED)
-            for index, listed in zip(indices, lists, strict=True):
-                tokens += 1
-                mismatch = _judged(model, number, index, text.ids[index], listed, rounding)
-                if mismatch is not None:
-                    places.append(mismatch)
-    return Greedy("its own log-probabilities", len(texts), tokens, rounding, tuple(places))
+        for index, listed in _listed_along(model, text):
+            token_id = text.ids[index]
+            best = max(listed, key=lambda other: listed[other])
+            if token_id == best:
+                continue
+            # An unlisted token is further behind than the last listed one.
+            behind = listed[best] - listed.get(token_id, min(listed.values()))
+            mismatch = Mismatch(
+                prompt=number,
+                index=index,
+                ours=model.text_of(token_id),
+                expected=model.text_of(best),
+                behind=behind,
+                verdict=judge(behind, rounding, is_listed=token_id in listed),
+            )
+            places.append(mismatch)
+    return Greedy(
+        against="its own log-probabilities",
+        prompts=len(texts),
+        tokens=sum(len(text.ids) for text in texts),
+        rounding=rounding,
+        places=tuple(places),
+    )
 
 
-def _judged(
-    model: AuditedModel,
-    number: int,
-    index: int,
-    token_id: int,
-    listed: dict[int, float],
-    rounding: float,
-) -> Mismatch | None:
-    """The judged position if its token is not the first choice; None if it is."""
-    best = max(listed, key=lambda other: listed[other])
-    if token_id == best:
-        return None
-    # An unlisted token is further behind than the last listed one.
-    behind = listed[best] - listed.get(token_id, min(listed.values()))
-    judgement = judge(behind, rounding, is_listed=token_id in listed)
-    return Mismatch(number, index, model.text_of(token_id), model.text_of(best), behind, judgement)
+def _listed_along(model: AuditedModel, text: GreedyText) -> Iterator[tuple[int, dict[int, float]]]:
+    """Yield each position of a text with the list of its likeliest tokens."""
+    for begin in range(0, len(text.ids), BLOCK):
+        indices = range(begin, min(begin + BLOCK, len(text.ids)))
+        prefixes = [text.prefix(index) for index in indices]
+        yield from zip(indices, model.listings(prefixes, LISTED), strict=True)
 
 
 def judge(behind: float, rounding: float, *, is_listed: bool = True) -> Judgement:
     """A tie within rounding, a fault, or neither for certain."""
     if behind > FAULT:
         return "fault"
-    return "tie" if is_listed and behind <= rounding else "cannot be told"
+    if is_listed and behind <= rounding:
+        return "tie"
+    return "cannot be told"
 
 
 def measured_rounding(ours: AuditedModel, theirs: AuditedModel, prefixes: Sequence[Ids]) -> float:
     """The largest gap of candidates in a tie, in nats: twice the largest difference of both
     servers' lists after the same texts, and no more than `ROUNDING`. Raises `ServerError`."""
-    seen = 0.0
+    largest = 0.0
     our_lists = ours.listings(prefixes, LISTED)
     their_lists = theirs.listings(prefixes, LISTED)
     for our_list, their_list in zip(our_lists, their_lists, strict=True):
         for token_id in our_list.keys() & their_list.keys():
-            seen = max(seen, abs(our_list[token_id] - their_list[token_id]))
-    return min(max(2 * seen, MIN_ROUNDING), ROUNDING)
+            largest = max(largest, abs(our_list[token_id] - their_list[token_id]))
+    return min(max(2 * largest, MIN_ROUNDING), ROUNDING)
 
 
 def compare(
@@ -116,28 +121,48 @@ def compare(
             tokens += min(len(our_text.ids), len(their_text.ids))
             continue
         tokens += index + 1
-        our_id = our_text.ids[index]
         their_id = their_text.ids[index]
-        if judge_of is None:
-            places.append(
-                Mismatch(number, index, str(our_id), str(their_id), None, "cannot be told")
-            )
-            continue
-        listed = judge_of.listings([our_text.prefix(index)], LISTED)[0]
-        least = min(listed.values())
-        apart = abs(listed.get(our_id, least) - listed.get(their_id, least))
-        are_listed = our_id in listed and their_id in listed
-        places.append(
-            Mismatch(
-                prompt=number,
-                index=index,
-                ours=judge_of.text_of(our_id),
-                expected=judge_of.text_of(their_id),
-                behind=apart,
-                verdict=judge(apart, rounding, is_listed=are_listed),
-            )
+        places.append(_parting_place(number, index, our_text, their_id, judge_of, rounding))
+    return Greedy(
+        against="the baseline's texts",
+        prompts=len(ours),
+        tokens=tokens,
+        rounding=rounding,
+        places=tuple(places),
+    )
+
+
+def _parting_place(
+    number: int,
+    index: int,
+    our_text: GreedyText,
+    their_id: int,
+    judge_of: AuditedModel | None,
+    rounding: float,
+) -> Mismatch:
+    """Judge the position at which the text of a prompt parts from the baseline's."""
+    our_id = our_text.ids[index]
+    if judge_of is None:
+        return Mismatch(
+            prompt=number,
+            index=index,
+            ours=str(our_id),
+            expected=str(their_id),
+            behind=None,
+            verdict="cannot be told",
         )
-    return Greedy("the baseline's texts", len(ours), tokens, rounding, tuple(places))
+    listed = judge_of.listings([our_text.prefix(index)], LISTED)[0]
+    least = min(listed.values())
+    apart = abs(listed.get(our_id, least) - listed.get(their_id, least))
+    are_listed = our_id in listed and their_id in listed
+    return Mismatch(
+        prompt=number,
+        index=index,
+        ours=judge_of.text_of(our_id),
+        expected=judge_of.text_of(their_id),
+        behind=apart,
+        verdict=judge(apart, rounding, is_listed=are_listed),
+    )
 
 
 def parting(ours: Ids, theirs: Ids) -> int | None:

@@ -72,8 +72,7 @@ button:focus-visible { outline: 3px solid var(--ink); outline-offset: 2px; }
 
 def audit_html(report: AuditReport, more: str = "") -> str:
     """The report as a page. more: HTML below the heading."""
-    beside = "" if report.baseline is None else f", beside {report.baseline}"
-    what = f"{report.server}, {report.software}{beside}. {report.date}"
+    what = f"{report.deployment}. {report.date}"
     body = [
         more,
         *map(_verdict, report.verdicts),
@@ -110,17 +109,20 @@ def _variables(colours: dict[str, str]) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    facts = "".join(
-        f"<dt>{escape(fact.source)}<dd>{escape(fact.sentence)}" for fact in verdict.evidence
-    )
-    evidence = f"<dl>{facts}</dl>" if facts else ""
-    doubt = f'<p class="doubt">{escape(verdict.doubt)}</p>' if verdict.doubt else ""
     sign = f'<span class="sign" aria-hidden="true">{SIGNS[verdict.answer]}</span>'
-    return (
-        f'<section class="verdict {CLASSES[verdict.answer]}">'
-        f"<h2>{sign}{QUESTIONS[verdict.question]}</h2><p>{escape(verdict.sentence)}</p>"
-        f"{doubt}{evidence}</section>"
-    )
+    parts = [
+        f'<section class="verdict {CLASSES[verdict.answer]}">',
+        f"<h2>{sign}{QUESTIONS[verdict.question]}</h2><p>{escape(verdict.sentence)}</p>",
+    ]
+    if verdict.doubt:
+        parts.append(f'<p class="doubt">{escape(verdict.doubt)}</p>')
+    if verdict.evidence:
+        facts = [
+            f"<dt>{escape(fact.source)}<dd>{escape(fact.sentence)}" for fact in verdict.evidence
+        ]
+        parts.append(f"<dl>{''.join(facts)}</dl>")
+    parts.append("</section>")
+    return "".join(parts)
 
 
 def _positions(report: AuditReport) -> Iterator[str]:

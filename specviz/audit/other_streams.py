@@ -29,16 +29,19 @@ class TextReader(Reader):
 
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
         usage = chunk.get("usage")
-        if isinstance(usage, Mapping) and type(usage.get("completion_tokens")) is int:
-            self.count = usage["completion_tokens"]
+        if isinstance(usage, Mapping):
+            self.count = first_count(usage, ("completion_tokens",), self.count)
         choices = chunk.get("choices") or [{}]
-        for record in (chunk, choices[0]):
-            self._read_counts(record)
-        finish_reason = choices[0].get("finish_reason")
+        choice = choices[0]
+        self._read_counts(chunk)
+        self._read_counts(choice)
+        finish_reason = choice.get("finish_reason")
         if finish_reason is not None:
             self.ended = "length" if finish_reason == "length" else "eos"
-        text = str(choices[0].get("text") or "")
-        return [Step([StreamedToken(UNKNOWN_ID, text, at)])] if text else []
+        text = str(choice.get("text") or "")
+        if not text:
+            return []
+        return [Step([StreamedToken(UNKNOWN_ID, text, at)])]
 
     def _read_counts(self, record: Mapping[str, Any]) -> None:
         for name in RECORDS:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 from ..pairs.prompts import Question
@@ -58,10 +59,12 @@ def speeds_of(turns: Sequence[Turn]) -> tuple[Speed, ...]:
     timed = [turn for turn in turns if _is_timed(turn)]
     if not timed:
         return ()
-    kinds = list(dict.fromkeys(turn.kind for turn in timed))
+    by_kind: dict[str, list[Turn]] = defaultdict(list)
+    for turn in timed:
+        by_kind[turn.kind].append(turn)
     rows = [_speed(ALL, timed)]
-    if len(kinds) > 1:
-        rows += [_speed(kind, [turn for turn in timed if turn.kind == kind]) for kind in kinds]
+    if len(by_kind) > 1:
+        rows += [_speed(kind, turns_of_kind) for kind, turns_of_kind in by_kind.items()]
     return tuple(rows)
 
 
@@ -73,22 +76,28 @@ def _is_timed(turn: Turn) -> bool:
 
 def _speed(kind: str, turns: Sequence[Turn]) -> Speed:
     our_rates = [turn.ours.rate or 0.0 for turn in turns]
-    our_firsts = [turn.ours.first for turn in turns]
-    their_texts = [turn.theirs for turn in turns if turn.theirs is not None]
-    if len(their_texts) < len(turns):
-        return Speed(kind, len(turns), spread(our_rates), spread(our_firsts))
-    their_rates = [text.rate or 0.0 for text in their_texts]
-    ratios = [our / their for our, their in zip(our_rates, their_rates, strict=True)]
-    return Speed(
+    speed = Speed(
         kind=kind,
         turns=len(turns),
         ours=spread(our_rates),
-        ours_first=spread(our_firsts),
+        ours_first=spread(turn.ours.first for turn in turns),
+    )
+    their_texts = [turn.theirs for turn in turns if turn.theirs is not None]
+    if len(their_texts) < len(turns):
+        return speed
+    their_rates = [text.rate or 0.0 for text in their_texts]
+    ratios = _ratios(our_rates, their_rates)
+    return replace(
+        speed,
         theirs=spread(their_rates),
         theirs_first=spread(text.first for text in their_texts),
         ratio=spread(ratios),
         gain=geometric_mean([math.log(ratio) for ratio in ratios]),
     )
+
+
+def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    return [our / their for our, their in zip(ours, theirs, strict=True)]
 
 
 def loads(
@@ -108,11 +117,11 @@ def loads(
             our_rates.append(_rate_at_once(ours, prompts, at_once, tokens))
             if theirs is not None and not turn % 2:
                 their_rates.append(_rate_at_once(theirs, prompts, at_once, tokens))
-        if theirs is None:
-            yield Load(at_once, spread(our_rates))
-            continue
-        ratios = [our / their for our, their in zip(our_rates, their_rates, strict=True)]
-        yield Load(at_once, spread(our_rates), spread(their_rates), spread(ratios))
+        load = Load(at_once, ours=spread(our_rates))
+        if theirs is not None:
+            ratios = _ratios(our_rates, their_rates)
+            load = replace(load, theirs=spread(their_rates), ratio=spread(ratios))
+        yield load
 
 
 def texts_at_once(at_once: int) -> int:
@@ -129,7 +138,8 @@ def _rate_at_once(
     begin = time.perf_counter()
     for first in range(0, texts_at_once(at_once), at_once):
         indices = range(first, first + at_once)
-        count += _tokens_of([prompts[index % len(prompts)] for index in indices], model, tokens)
+        prompts_at_once = [prompts[index % len(prompts)] for index in indices]
+        count += _tokens_of(prompts_at_once, model, tokens)
     return count / (time.perf_counter() - begin)
 
 
@@ -165,16 +175,16 @@ def lengths(
     `ServerError`."""
     for count, prompt in prompts:
         our_text = ours.stream(prompt, tokens)
-        their_text = None if theirs is None else theirs.stream(prompt, tokens)
-        if our_text.rate is None or (their_text is not None and their_text.rate is None):
+        their_text: Streamed | None = None
+        if theirs is not None:
+            their_text = theirs.stream(prompt, tokens)
+        if our_text.rate is None:
             continue
-        yield Length(
-            tokens=count,
-            ours=our_text.rate,
-            ours_first=our_text.first,
-            theirs=None if their_text is None else their_text.rate,
-            theirs_first=None if their_text is None else their_text.first,
-        )
+        length = Length(tokens=count, ours=our_text.rate, ours_first=our_text.first)
+        if their_text is None:
+            yield length
+        elif their_text.rate is not None:
+            yield replace(length, theirs=their_text.rate, theirs_first=their_text.first)
 
 
 def crossover(rows: Sequence[Load]) -> int | None:
@@ -193,53 +203,54 @@ def paying_verdict(
 ) -> Verdict:
     """The answer to the second question. note: why something was not measured; may be empty."""
     if not speeds:
-        because = note or "no text was streamed long enough to be timed"
-        return _untold(f"It cannot be told, because {because}.")
+        return _untold(note or "no text was streamed long enough to be timed")
     whole = speeds[0]
-    evidence = [*_of_the_turns(speeds), *_of_the_loads(rows), *_of_the_lengths(by_length)]
+    gain = whole.gain
+    turns = _in_words(whole.turns)
+    evidence = (*_of_the_turns(speeds), *_of_the_loads(rows), *_of_the_lengths(by_length))
     doubt = _doubt(speeds, by_length, note)
-    if whole.gain is None or whole.ratio is None:
+    if gain is None or whole.ratio is None:
         because = (
             "no baseline was named: serve the same target without speculation and name it with "
             "--baseline"
         )
-        return _untold(f"It cannot be told, because {because}.", evidence, doubt)
-    if whole.turns < MIN_TURNS or whole.gain.low is None or whole.gain.high is None:
-        because = note or f"{_in_words(whole.turns)} cannot tell: give it more --minutes"
-        return _untold(f"It cannot be told, because {because}.", evidence)
-    measured = (
-        f"{whole.gain.shown()} times the baseline's tokens per second in {_in_words(whole.turns)}"
-    )
-    if whole.gain.low > 1.0:
+        return _untold(because, evidence, doubt)
+    if whole.turns < MIN_TURNS or gain.low is None or gain.high is None:
+        return _untold(note or f"{turns} cannot tell: give it more --minutes", evidence)
+    measured = f"{gain.shown()} times the baseline's tokens per second in {turns}"
+    if gain.low > 1.0:
         until = crossover(rows)
-        limit = "" if until is None else f", but not with {until} requests at once"
-        return Verdict("paying", "yes", f"Yes: {measured}{limit}.", tuple(evidence), doubt)
-    if whole.gain.high < 1.0 + NEAR:
-        return Verdict("paying", "no", f"No: {measured}.", tuple(evidence), doubt)
-    sentence = f"It cannot be told, because the interval holds both gain and loss: {measured}."
-    return _untold(sentence, evidence, doubt)
+        if until is not None:
+            measured += f", but not with {until} requests at once"
+        return Verdict("paying", "yes", f"Yes: {measured}.", evidence, doubt)
+    if gain.high < 1.0 + NEAR:
+        return Verdict("paying", "no", f"No: {measured}.", evidence, doubt)
+    return _untold(f"the interval holds both gain and loss: {measured}", evidence, doubt)
 
 
 def _in_words(turns: int) -> str:
     return "1 turn" if turns == 1 else f"{turns} turns"
 
 
-def _untold(sentence: str, evidence: Sequence[Evidence] = (), doubt: str = "") -> Verdict:
-    return Verdict("paying", "cannot be told", sentence, tuple(evidence), doubt)
+def _untold(because: str, evidence: tuple[Evidence, ...] = (), doubt: str = "") -> Verdict:
+    sentence = f"It cannot be told, because {because}."
+    return Verdict("paying", "cannot be told", sentence, evidence, doubt)
 
 
 def _doubt(speeds: Sequence[Speed], by_length: Sequence[Length], note: str) -> str:
     """A reason why the answer could be another."""
-    doubts = [f"Not all was measured: {note}."] if note else []
+    doubts: list[str] = []
+    if note:
+        doubts.append(f"Not all was measured: {note}.")
     losing = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value < 1.0]
     winning = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value >= 1.0]
     if losing and winning:
         doubts.append(f"It depends on the prompt: it loses on {', '.join(losing)}.")
     ratio = speeds[0].ratio
-    slower = [row.tokens for row in by_length if row.ratio is not None and row.ratio < 1.0]
+    slower = [str(row.tokens) for row in by_length if row.ratio is not None and row.ratio < 1.0]
     if slower and ratio is not None and ratio.median > 1.0:
-        longest = ", ".join(map(str, slower))
-        doubts.append(f"After prompts of {longest} tokens it was slower, in one turn of each.")
+        tokens = ", ".join(slower)
+        doubts.append(f"After prompts of {tokens} tokens it was slower, in one turn of each.")
     if ratio is not None and ratio.high - ratio.low > 0.5 * ratio.median:
         doubts.append("The turns differ much: others may use the servers or their machine.")
     return " ".join(doubts)

@@ -28,12 +28,17 @@ SPARE = 1.05  # requests that are repeated after a server closed an idle connect
 class AuditOptions:
     """The options of an audit.
 
-    server: "http://HOST:8000/v1#MODEL". baseline: the same target without speculation. draft: a
-    model's name for the commands that are recommended. prompts: a file of prompts; None for the
-    built-in ones that suit the model. minutes: the time budget. questions: those to answer.
-    at_once: the most requests at once. context: the longest prompt, in tokens. tokens: of each
-    text.
-    temperature: of sampled texts. answer_seconds: the longest silence of a server.
+    server: "http://HOST:8000/v1#MODEL".
+    baseline: the same target without speculation.
+    draft: a model's name for the commands that are recommended.
+    prompts: a file of prompts; None for the built-in ones that suit the model.
+    minutes: the time budget.
+    questions: those to answer.
+    at_once: the most requests at once.
+    context: the longest prompt, in tokens.
+    tokens: of each text.
+    temperature: of sampled texts.
+    answer_seconds: the longest silence of a server.
     """
 
     server: str
@@ -58,6 +63,11 @@ class AuditOptions:
         if not 0.1 <= self.temperature <= 2.0:
             raise SettingsError("sampled texts need a temperature from 0.1 to 2.")
 
+    @property
+    def servers(self) -> int:
+        """The number of servers: the audited one, and perhaps the baseline."""
+        return 1 if self.baseline is None else 2
+
     def asks(self, question: Question) -> bool:
         """Whether this question is to be answered."""
         return question in self.questions
@@ -78,11 +88,16 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """The parts of the plan. levels: numbers of requests at once. lengths: of prompts, in tokens.
-    samples: the most sampled texts of each server; fitting: the samples expected to fit the time
-    budget; needed: the samples that catch the control, None if unknown. lists: whether a server
-    lists log-probabilities by token id. draws_control: whether the control is drawn from the
-    baseline."""
+    """The parts of the plan.
+
+    levels: numbers of requests at once.
+    lengths: of prompts, in tokens.
+    samples: the most sampled texts of each server.
+    fitting: the samples expected to fit the time budget.
+    needed: the samples that catch the control; None if unknown.
+    lists: whether a server lists log-probabilities by token id.
+    draws_control: whether the control is drawn from the baseline.
+    """
 
     turns: int
     levels: tuple[int, ...]
@@ -95,7 +110,9 @@ class Agenda:
 
     def sampling_parts(self, servers: int) -> int:
         """The number of times that texts are drawn."""
-        return 3 if self.draws_control else servers
+        if self.draws_control:
+            return 3
+        return servers
 
 
 def agenda_of(
@@ -103,39 +120,48 @@ def agenda_of(
 ) -> Agenda:
     """Build the agenda that fits the time budget."""
     seconds = 60.0 * options.minutes
-    servers = 1 if options.baseline is None else 2
-    of_text = pace.seconds(options.tokens)
-    turns = int(SHARE_OF_TURNS * seconds / of_text)
+    text_seconds = pace.seconds(options.tokens)
+    turns = int(SHARE_OF_TURNS * seconds / text_seconds)
     turns = max(MIN_TURNS, min(MAX_TURNS, turns))
     levels: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
     if options.asks("paying"):
-        levels = _levels(options.at_once, SHARE_OF_LOADS * seconds / of_text)
+        levels = _levels(options.at_once, SHARE_OF_LOADS * seconds / text_seconds)
         longest = min(options.context, context or options.context)
         lengths = tuple(int(share * longest) for share in LENGTH_SHARES)
     samples = 0
     fitting = 0
     draws_control = False
-    if options.asks("lossless") and (lists or servers == 2):
-        used = turns * of_text + _texts_of(levels) * of_text
+    if options.asks("lossless") and (lists or options.servers == 2):
+        used = turns * text_seconds + _texts_of(levels) * text_seconds
         left = max(seconds - used - SHARE_OF_LENGTHS * seconds, 0.1 * seconds)
-        # Where nothing is listed, the control is drawn from the baseline.
-        draws_control = not lists
-        of_draw = pace.seconds(sampled.ASKED) * (1.5 if draws_control else 1.0)
+        draw_seconds = pace.seconds(sampled.ASKED)
+        if not lists:  # the control is drawn from the baseline
+            draws_control = True
+            draw_seconds *= 1.5
         samples = needed or USUAL_SAMPLES
-        fitting = min(samples, int(left / of_draw))
-    return Agenda(turns, levels, lengths, samples, fitting, needed, lists, draws_control)
+        fitting = min(samples, int(left / draw_seconds))
+    return Agenda(
+        turns=turns,
+        levels=levels,
+        lengths=lengths,
+        samples=samples,
+        fitting=fitting,
+        needed=needed,
+        lists=lists,
+        draws_control=draws_control,
+    )
 
 
 def _levels(most: int, texts: float) -> tuple[int, ...]:
-    """1, 2, 4, ... requests at once, up to `most`, as far as so many texts go: a server that works
+    """1, 2, 4, ... requests at once, up to `most` and within a budget of texts: a server that works
     on one at a time takes as long as for all one after the other."""
-    levels: list[int] = []
-    level = 1
-    while level <= most and (not levels or _texts_of([*levels, level]) <= texts):
+    levels = [1]
+    while True:
+        level = 2 * levels[-1]
+        if level > most or _texts_of([*levels, level]) > texts:
+            return tuple(levels)
         levels.append(level)
-        level *= 2
-    return tuple(levels)
 
 
 def _texts_of(levels: Sequence[int]) -> int:
@@ -145,7 +171,7 @@ def _texts_of(levels: Sequence[int]) -> int:
 
 def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
     """Build the plan, in numbers and in words."""
-    servers = 1 if options.baseline is None else 2
+    servers = options.servers
     requests = servers * agenda.turns + 8  # and counters, slots
     seconds = agenda.turns * pace.seconds(options.tokens)
     sentences = [

@@ -48,9 +48,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Drafting:
-    """The server's speculation over the texts of the audit. tokens, chunks: of the streams. steps,
-    drafted, accepted: as the server reported them, else None. by_position: the share of steps that
-    kept their first draft, their first two drafts, ..., of the steps that drafted as many.
+    """The server's speculation over the texts of the audit.
+
+    tokens, chunks: of the streams.
+    steps, drafted, accepted: as the server reported them, else None.
+    by_position: the share of steps that kept their first draft, their first two drafts, ..., of the
+        steps that drafted as many.
     is_loaded: whether the server reports a loaded draft; None if it does not say.
     """
 
@@ -74,9 +77,11 @@ class Drafting:
 class Speed:
     """Tokens per second without the first ones, and seconds to the first token.
 
-    kind: of the prompts; "all" for all of them together. turns: of which each streamed one text
-    from each server. ours: of the audited server. theirs: of the baseline. ratio: ours to theirs,
-    turn by turn. gain: the geometric mean of the ratios with its 95% interval.
+    kind: of the prompts; "all" for all of them together.
+    turns: of which each streamed one text from each server.
+    ours: of the audited server. theirs: of the baseline.
+    ratio: ours to theirs, turn by turn.
+    gain: the geometric mean of the ratios with its 95% interval.
     """
 
     kind: str
@@ -112,7 +117,9 @@ class Length:
     @property
     def ratio(self) -> float | None:
         """Ours to theirs."""
-        return None if not self.theirs else self.ours / self.theirs
+        if not self.theirs:
+            return None
+        return self.ours / self.theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +238,14 @@ class AuditReport:
     advice: tuple[Advice, ...]
     notes: tuple[str, ...]
 
+    @property
+    def deployment(self) -> str:
+        """The server, its software, and the baseline if there is one."""
+        server = f"{self.server}, {self.software}"
+        if self.baseline is None:
+            return server
+        return f"{server}, beside {self.baseline}"
+
     def verdict(self, question: Question) -> Verdict:
         """The verdict on a question of the audit. Raises `KeyError` for any other."""
         for verdict in self.verdicts:
@@ -247,7 +262,9 @@ class AuditReport:
             return BAD
         if self.stopped:
             return STOPPED
-        return UNTOLD if "cannot be told" in answers else GOOD
+        if "cannot be told" in answers:
+            return UNTOLD
+        return GOOD
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values."""

@@ -159,8 +159,9 @@ def control_for(law: ListedLaw, temperature: float, samples: int, length: int) -
     counts = generator.multinomial(samples, _normed(wrong), size=TRIALS)
     caught = 0
     for row in counts.tolist():
-        caught += _p_of_fit(dict(zip(outcomes, row, strict=True)), right, samples) < SIGNIFICANCE
-    return Control(_colder(temperature), caught / TRIALS, TRIALS)
+        counts_of_trial = dict(zip(outcomes, row, strict=True))
+        caught += _p_of_fit(counts_of_trial, right, samples) < SIGNIFICANCE
+    return Control(_colder(temperature), caught=caught / TRIALS, trials=TRIALS)
 
 
 def _normed(law: Mapping[Outcome, float]) -> NDArray[np.float64]:
@@ -178,7 +179,9 @@ def _colder(temperature: float) -> str:
 def _p_of_fit(counts: Mapping[Outcome, int], law: Mapping[Outcome, float], samples: int) -> float:
     statistic, degrees = chi_square(counts, law, samples)
     p_value = tail(statistic, degrees)
-    return 1.0 if p_value is None else p_value
+    if p_value is None:
+        return 1.0
+    return p_value
 
 
 def fit(texts: Sequence[Ids], law: ListedLaw, temperature: float, length: int) -> Sampled:
@@ -186,7 +189,9 @@ def fit(texts: Sequence[Ids], law: ListedLaw, temperature: float, length: int) -
     expected = law.probabilities(temperature, length)
     counts = Counter(cell_of(ids[:length], expected) for ids in texts)
     statistic, degrees = chi_square(counts, expected, len(texts))
-    name = "first tokens" if length == 1 else f"texts of {length} tokens"
+    name = f"texts of {length} tokens"
+    if length == 1:
+        name = "first tokens"
     return Sampled(
         name=f"{name} against the distribution that the server lists",
         length=length,
@@ -220,9 +225,8 @@ def drawn_control(
     wrong: Sequence[Outcome], theirs: Sequence[Outcome], temperature: float
 ) -> Control:
     """Give the test of two samples texts that a server drew at a lower temperature."""
-    return Control(
-        _colder(temperature), float(_is_refused(two_sample_chi_square(wrong, theirs))), 1
-    )
+    is_caught = _is_refused(two_sample_chi_square(wrong, theirs))
+    return Control(_colder(temperature), caught=float(is_caught), trials=1)
 
 
 def simulated_control(law: ListedLaw, temperature: float, samples: int) -> Control:
@@ -236,7 +240,7 @@ def simulated_control(law: ListedLaw, temperature: float, samples: int) -> Contr
         theirs = _simulated(right, samples, generator)
         ours = _simulated(wrong, samples, generator)
         caught += _is_refused(two_sample_chi_square(ours, theirs))
-    return Control(_colder(temperature), caught / trials, trials)
+    return Control(_colder(temperature), caught=caught / trials, trials=trials)
 
 
 def _simulated(
@@ -256,7 +260,9 @@ def _is_refused(comparison: Comparison) -> bool:
 def outcome_of(ids: Ids, text: str) -> Outcome:
     """The compared part of a drawn text: its first ids, or its characters if the server reports no
     ids."""
-    return ids[:LENGTH] if ids else tuple(map(ord, text))
+    if not ids:
+        return tuple(map(ord, text))
+    return ids[:LENGTH]
 
 
 def ends_early(texts: Sequence[Ids]) -> int:

@@ -34,16 +34,19 @@ class SglangReader(Reader):
         if isinstance(reason, Mapping):
             self.ended = "length" if reason.get("type") == "length" else "eos"
         count = int(record["completion_tokens"])
-        sent = [int(token_id) for token_id in chunk["output_ids"]]
-        ids = sent[self._count :] if len(sent) == count else sent
-        text = str(chunk["text"])
-        new_text = text.removeprefix(self._text) if len(sent) == count else text
+        new_ids = [int(token_id) for token_id in chunk["output_ids"]]
+        new_text = str(chunk["text"])
+        repeats_whole_text = len(new_ids) == count
+        if repeats_whole_text:
+            new_ids = new_ids[self._count :]
+            new_text = new_text.removeprefix(self._text)
         self._text += new_text
         self._count = count
-        tokens = [StreamedToken(token_id, "", at) for token_id in ids]
-        if not tokens:
+        if not new_ids:
             return []
-        tokens[-1] = StreamedToken(ids[-1], new_text, at)
+        *first_ids, last_id = new_ids
+        tokens = [StreamedToken(token_id, "", at) for token_id in first_ids]
+        tokens.append(StreamedToken(last_id, new_text, at))
         return [Step(tokens)]
 
 
@@ -56,19 +59,16 @@ class SglangEngine(WatchedEngine):
     reader = SglangReader
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
-        field = "text" if isinstance(prompt, str) else "input_ids"
-        return {
-            field: prompt if isinstance(prompt, str) else list(prompt),
-            "sampling_params": {
-                "temperature": settings.temperature,
-                "top_p": settings.top_p,
-                "top_k": settings.top_k or -1,
-                "max_new_tokens": settings.max_new_tokens,
-                "ignore_eos": settings.ignore_eos,
-                "sampling_seed": settings.seed,
-            },
-            "stream": True,
+        body = {"text": prompt} if isinstance(prompt, str) else {"input_ids": list(prompt)}
+        sampling_params = {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "top_k": settings.top_k or -1,
+            "max_new_tokens": settings.max_new_tokens,
+            "ignore_eos": settings.ignore_eos,
+            "sampling_seed": settings.seed,
         }
+        return {**body, "sampling_params": sampling_params, "stream": True}
 
 
 class SglangTarget(TargetServer):
@@ -98,4 +98,5 @@ class SglangTarget(TargetServer):
 
 def drawn_ids(answer: Any) -> tuple[tuple[int, ...], str]:
     """The ids and the text of a whole answer. Raises `ANOTHER_FORM`."""
-    return tuple(int(token_id) for token_id in answer["output_ids"]), str(answer["text"])
+    ids = tuple(int(token_id) for token_id in answer["output_ids"])
+    return ids, str(answer["text"])

@@ -34,8 +34,9 @@ def counters_between(before: str | None, after: str | None, model: str) -> Count
     if counted is None:
         return None
     earlier = accepted_by_position(before, model)
-    later = accepted_by_position(after, model)
-    by_position = {position: later[position] - earlier.get(position, 0) for position in later}
+    by_position: dict[int, int] = {}
+    for position, accepted in accepted_by_position(after, model).items():
+        by_position[position] = accepted - earlier.get(position, 0)
     return Counters(counted, by_position)
 
 
@@ -96,11 +97,15 @@ def speculating_verdict(
     """The answer to the first question."""
     evidence = [*_of_the_streams(model, drafting), *_of_the_counters(counters, drafting)]
     if drafting.is_loaded is not None:
-        has = "has a draft to speculate with" if drafting.is_loaded else "has no draft loaded"
-        evidence.append(Evidence("/slots", f"The server says that it {has}."))
+        has_draft = "has a draft to speculate with" if drafting.is_loaded else "has no draft loaded"
+        evidence.append(Evidence("/slots", f"The server says that it {has_draft}."))
     conclusion = _conclusion(model, drafting, counters)
     return Verdict(
-        "speculating", conclusion.answer, conclusion.sentence, tuple(evidence), conclusion.doubt
+        question="speculating",
+        answer=conclusion.answer,
+        sentence=conclusion.sentence,
+        evidence=tuple(evidence),
+        doubt=conclusion.doubt,
     )
 
 
@@ -119,8 +124,10 @@ def _conclusion(model: AuditedModel, drafting: Drafting, counters: Counters | No
     if drafting.drafted:
         return _of_drafts(drafting, counters)
     if drafting.drafted == 0 or model.tells_drafts:
-        loaded = "a draft is loaded, and " if drafting.is_loaded else ""
-        return Conclusion("no", f"No: {loaded}nothing was drafted in {drafting.tokens} tokens.")
+        nothing = f"nothing was drafted in {drafting.tokens} tokens"
+        if drafting.is_loaded:
+            nothing = f"a draft is loaded, and {nothing}"
+        return Conclusion("no", f"No: {nothing}.")
     if drafting.chunks and drafting.tokens > MERGED * drafting.chunks:
         mean = drafting.tokens / drafting.chunks
         return Conclusion(

@@ -511,7 +511,7 @@ MUTANTS = [
     Mutant("audit", "RequestBudget.take", "self.used >= self.limit", "False", "audit"),
     Mutant("audit", "AuditedModel.stream", "reader.ended is None", "False", "audit"),
     Mutant("audit", "_contradiction", 'not drafting.drafted and claimed["drafted"]', "False", "audit"),
-    Mutant("audit", "SglangReader._steps", "if len(sent) == count else sent", "", "other_engines"),
+    Mutant("audit", "SglangReader._steps", "len(new_ids) == count", "True", "other_engines"),
     # Triton's kernels
     Mutant("triton", "attend", "seen[None, :] <= position[:, None]", "seen[None, :] < position[:, None]", "triton"),
     Mutant("triton", "attend", "tl.exp(chunk_maxima - largest)", "tl.exp(largest - chunk_maxima)", "triton"),
