@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.events import Event, Round
-from ..core.lanes import BASELINE, LANES, SPECULATIVE
+from ..core.lanes import BASELINE, SPECULATIVE
 from ..core.messages import TextPrompt
 from ..core.pair import Pair
 from ..core.race import race
@@ -92,17 +92,20 @@ def is_cut(trace: Trace) -> bool:
 
 def race_way(pair: Pair, settings: Settings, *, with_prefill: bool = False, **options: Any) -> Way:
     """Race both lanes. with_prefill: whether the rates count it. options: as in `raced`."""
+    variants = [
+        Variant(HERE, SPECULATIVE, gamma=settings.gamma),
+        Variant(HERE, BASELINE),
+    ]
 
     def write(prompt: TextPrompt) -> Writing:
         trace = raced(pair, prompt, settings, **options)
         metrics = compute_metrics(trace)
         rates = {}
-        for lane in LANES:
-            seconds = metrics.seconds[lane]
+        for variant in variants:
+            seconds = metrics.seconds[variant.lane]
             if with_prefill:
-                seconds += sum(trace.header.prefill_seconds[lane].values())
-            variant = Variant(HERE, lane, gamma=0 if lane == BASELINE else settings.gamma)
-            rates[variant] = metrics.tokens[lane] / (seconds or math.inf)
+                seconds += sum(trace.header.prefill_seconds[variant.lane].values())
+            rates[variant] = metrics.tokens[variant.lane] / (seconds or math.inf)
         return Writing(rates, trace)
 
     return Way("race", write)
@@ -110,8 +113,11 @@ def race_way(pair: Pair, settings: Settings, *, with_prefill: bool = False, **op
 
 @dataclass(frozen=True, slots=True)
 class PassCosts:
-    """The costs of a race's passes, in rounds of its own baseline. verify: of a target pass, by its
-    width. step: of a draft step, None if nothing was drafted. overhead: of a round."""
+    """The costs of a race's passes, in rounds of its own baseline.
+
+    verify: of a target pass, by its width. step: of a draft step; None if nothing was drafted.
+    overhead: of a round.
+    """
 
     verify: dict[int, float]
     step: float | None
@@ -122,12 +128,16 @@ class PassCosts:
 class RaceFigures:
     """The figures of one race, which are kept in the place of its trace.
 
-    key: of the way or configuration. question: the index of its prompt. rounds: with drafts. rate,
-    alone_rate: tokens per second with drafts and without; speedup: their ratio, None if the race is
-    too short to compare. Delayed rounds count in these three as if they had taken their usual time.
-    unit: the median round of the baseline, in seconds. step: the median draft step, in seconds;
-    None where steps differ from round to round. costs: None if its clock is too coarse. doubted:
-    whether the race itself shows that the machine was busy.
+    key: of the way or configuration.
+    question: the index of its prompt.
+    rounds: with drafts.
+    rate, alone_rate: tokens per second with drafts and without, as if delayed rounds had taken
+        their usual time.
+    speedup: the ratio of these rates; None if the race is too short to compare.
+    unit: the median round of the baseline, in seconds.
+    step: the median draft step, in seconds; None where steps differ from round to round.
+    costs: None if its clock is too coarse.
+    doubted: whether the race itself shows that the machine was busy.
     """
 
     key: str
@@ -155,8 +165,9 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
     if metrics.speedup is not None and metrics.tau is not None and rate and alone_rate:
         # A round has a whole target pass, so what lies above tau tokens per pass is noise.
         speedup = min(rate / alone_rate, metrics.tau)
-    seconds = [seconds_of(r) for r in baseline_rounds]
-    unit = statistics.median(seconds) if seconds else 0.0
+    unit = 0.0
+    if baseline_rounds:
+        unit = statistics.median(seconds_of(r) for r in baseline_rounds)
     return RaceFigures(
         key=key,
         question=question,
@@ -175,15 +186,19 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
 def _rate(rounds: Sequence[Round]) -> float:
     """Tokens per second without delays; 0 if no time passed."""
     seconds = undelayed_seconds(rounds)
-    return sum(len(r.emitted) for r in rounds) / seconds if seconds > 0 else 0.0
+    if seconds <= 0:
+        return 0.0
+    return sum(len(r.emitted) for r in rounds) / seconds
 
 
 def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
     """The median draft step, in seconds. None for drafters that may copy and for policies that
     adapt gamma, whose steps differ from round to round and from text to text."""
-    is_model = drafter_kind(settings.drafter).predicted == "place"
+    may_copy = drafter_kind(settings.drafter).predicted != "place"
+    if may_copy or settings.gamma_policy != "fixed":
+        return None
     steps = [r.draft_seconds / len(r.drafted) for r in rounds if r.drafted]
-    if not is_model or settings.gamma_policy != "fixed" or not steps:
+    if not steps:
         return None
     return statistics.median(steps)
 
@@ -191,48 +206,45 @@ def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
 def _pass_costs(
     rounds: Sequence[Round], baseline_rounds: Sequence[Round], unit: float
 ) -> PassCosts | None:
+    """unit: as in `RaceFigures`."""
     if not rounds or unit <= 0.0:
         return None
-    by_width: dict[int, list[Round]] = defaultdict(list)
-    by_width[1] += baseline_rounds
+    seconds_by_width: dict[int, list[float]] = defaultdict(list)
+    seconds_by_width[1] += [r.verify_seconds for r in baseline_rounds]
     for r in rounds:
-        by_width[1 + len(r.drafted)].append(r)
-    drafting = [r for r in rounds if r.drafted]
+        seconds_by_width[1 + len(r.drafted)].append(r.verify_seconds)
+    verify = {
+        width: statistics.median(seconds) / unit for width, seconds in seconds_by_width.items()
+    }
     step = None
-    if drafting:
+    drafted = sum(len(r.drafted) for r in rounds)
+    if drafted:
         # The mean: steps of a drafter that sometimes copies have no usual cost.
-        seconds = sum(r.draft_seconds for r in drafting)
-        step = seconds / unit / sum(len(r.drafted) for r in drafting)
-    return PassCosts(
-        verify={
-            width: statistics.median(r.verify_seconds for r in rounds_of_width) / unit
-            for width, rounds_of_width in by_width.items()
-        },
-        step=step,
-        overhead=statistics.median(r.overhead_seconds for r in rounds) / unit,
-    )
+        seconds = sum(r.draft_seconds for r in rounds if r.drafted)
+        step = seconds / unit / drafted
+    overhead = statistics.median(r.overhead_seconds for r in rounds) / unit
+    return PassCosts(verify=verify, step=step, overhead=overhead)
 
 
 def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
     """The indices of the races that were delayed: those that are doubted, those whose baseline was
     far slower than in the quietest race on the same prompt, and those whose drafts were far slower
     than in the quietest race of their row."""
-    quietest: dict[int, float] = {}
-    quietest_step: dict[str, float] = {}
+    # Something else on the machine makes passes longer, and never shorter.
+    quietest: dict[int, float] = defaultdict(lambda: math.inf)
+    quietest_step: dict[str, float] = defaultdict(lambda: math.inf)
     for run in runs:
-        # Something else on the machine makes passes longer, and never shorter.
-        quietest[run.question] = min(run.unit, quietest.get(run.question, math.inf))
+        quietest[run.question] = min(run.unit, quietest[run.question])
         if run.step is not None:
-            quietest_step[run.key] = min(run.step, quietest_step.get(run.key, math.inf))
+            quietest_step[run.key] = min(run.step, quietest_step[run.key])
     quietest_of_all = min(quietest.values(), default=math.inf)
-    return {
-        index
-        for index, run in enumerate(runs)
-        if run.doubted
-        or run.unit > SLOW * quietest[run.question]
-        or run.unit > SLOWEST * quietest_of_all
-        or (run.step is not None and run.step > SLOW_STEP * quietest_step[run.key])
-    }
+
+    def is_slow(run: RaceFigures) -> bool:
+        if run.unit > SLOW * quietest[run.question] or run.unit > SLOWEST * quietest_of_all:
+            return True
+        return run.step is not None and run.step > SLOW_STEP * quietest_step[run.key]
+
+    return {index for index, run in enumerate(runs) if run.doubted or is_slow(run)}
 
 
 def by_prompt(

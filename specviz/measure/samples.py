@@ -45,13 +45,19 @@ class Variant:
     @property
     def label(self) -> str:
         """Its short name: the lane of this program, or who else wrote."""
-        return LANE_LABELS[self.lane] if self.who == HERE else self.who
+        if self.who == HERE:
+            return LANE_LABELS[self.lane]
+        return self.who
 
     def __str__(self) -> str:
-        drafts = f", drafts of {self.gamma}" if self.gamma else ""
-        plural = "s" if self.threads > 1 else ""
-        threads = f", {self.threads} thread{plural}" if self.threads else ""
-        return f"{LANE_LABELS[self.lane]}, {self.who}{threads}{drafts}"
+        parts = [LANE_LABELS[self.lane], self.who]
+        if self.threads == 1:
+            parts.append("1 thread")
+        elif self.threads > 1:
+            parts.append(f"{self.threads} threads")
+        if self.gamma:
+            parts.append(f"drafts of {self.gamma}")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,8 @@ class Sample:
 def measure(way: Way, prompt: TextPrompt, index: int, repeat: int = 0) -> Sample:
     """Write the text of a prompt, of which the sample keeps the index. Raises `SpecvizError`."""
     with computing_threads(way.threads):
-        return Sample(way, index, repeat, way.write(prompt))
+        writing = way.write(prompt)
+    return Sample(way=way, prompt=index, repeat=repeat, writing=writing)
 
 
 def by_turns(
@@ -152,9 +159,13 @@ class Comparison:
         rates: dict[Variant, list[float]] = defaultdict(list)
         for sample in samples:
             for variant, rate in sample.writing.rates.items():
-                rates[replace(variant, threads=sample.way.threads)].append(rate)
+                variant_with_threads = replace(variant, threads=sample.way.threads)
+                rates[variant_with_threads].append(rate)
         turns = max(map(len, rates.values()), default=0)
-        return cls({variant: each for variant, each in rates.items() if len(each) == turns})
+        timed_in_every_turn = {
+            variant: values for variant, values in rates.items() if len(values) == turns
+        }
+        return cls(timed_in_every_turn)
 
     def best(self, variants: Iterable[Variant], lane: Lane | None = None) -> Variant:
         """The variant of these with the highest median, of one lane or of all."""

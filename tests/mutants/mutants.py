@@ -318,7 +318,7 @@ MUTANTS = [
     # Samples by turns, which bench and sweep measure
     Mutant("samples", "by_turns", "rotated(ways, turn)", "ways", "samples"),
     Mutant("samples", "measure", "computing_threads(way.threads)", "computing_threads(0)", "samples"),
-    Mutant("samples", "Comparison.of", "if len(each) == turns", "", "samples"),
+    Mutant("samples", "Comparison.of", "if len(values) == turns", "", "samples"),
     Mutant("samples", "Comparison.ratio", "truediv, self.rates[variant], self.rates[reference]", "truediv, self.rates[variant], sorted(self.rates[reference])", "servers"),
     Mutant("samples", "_row", "len(busy_runs(runs))", "0", "samples"),
 
