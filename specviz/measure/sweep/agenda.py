@@ -12,7 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...base.errors import PairError, SettingsError
 from ...core.messages import TextPrompt
@@ -48,11 +48,8 @@ def checked(request: SweepRequest) -> SweepRequest:
     _check_names("policies", request.policies, GAMMA_POLICIES)
     if not request.gammas:
         raise SettingsError("gammas is empty: use whole numbers from 1 on.")
-    max_gamma = int(RANGES["gamma"][1])
     for gamma in request.gammas:
-        if type(gamma) is not int or not 1 <= gamma <= max_gamma:
-            shown = str(gamma)[:40]
-            raise SettingsError(f"gammas has {shown}: use whole numbers, 1 to {max_gamma}.")
+        _check_gamma(gamma)
     if not request.temperatures:
         raise SettingsError("there is no temperature to sweep: give at least one, such as 0.")
     if not 1.0 <= request.seconds <= 86_400.0:
@@ -72,6 +69,13 @@ def checked(request: SweepRequest) -> SweepRequest:
     if count > MAX_ROWS:
         raise SettingsError(f"these are {count} rows: sweep {MAX_ROWS} or fewer at once.")
     return request
+
+
+def _check_gamma(gamma: Any) -> None:
+    max_gamma = int(RANGES["gamma"][1])
+    if type(gamma) is not int or not 1 <= gamma <= max_gamma:
+        shown = str(gamma)[:40]
+        raise SettingsError(f"gammas has {shown}: use whole numbers, 1 to {max_gamma}.")
 
 
 def _check_names(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
@@ -197,24 +201,24 @@ def _groups(now: Standing) -> list[list[Row]]:
     """The rows of each drafter at each temperature."""
     groups: dict[tuple[str, float], list[Row]] = defaultdict(list)
     for row in now.rows:
-        groups[row.configuration.drafter, row.configuration.temperature].append(row)
+        groups[row.drafter, row.temperature].append(row)
     return list(groups.values())
 
 
 def _scouting(now: Standing) -> list[Piece]:
     """On the first prompt the pair's own row, and each drafter at its largest gamma, at every
     temperature."""
-    begins = [row.configuration.key for row in now.rows if row.configuration.key in now.begins]
-    largest = [_largest(group) for group in _groups(now)]
-    keys = dict.fromkeys([*begins, *largest])
-    return [Piece(key, 0) for key in keys if now.is_new(key, 0)]
+    keys = [row.key for row in now.rows if row.key in now.begins]
+    keys += [_largest(group) for group in _groups(now)]
+    return [Piece(key, 0) for key in dict.fromkeys(keys) if now.is_new(key, 0)]
 
 
 def _largest(group: Sequence[Row]) -> str:
     """The key of the row with the largest gamma, of fixed ones if there are any."""
     configurations = [row.configuration for row in group]
-    fixed = [each for each in configurations if each.policy == "fixed"]
-    return max(fixed or configurations, key=lambda each: each.gamma).key
+    fixed = [settings for settings in configurations if settings.policy == "fixed"]
+    largest = max(fixed or configurations, key=lambda settings: settings.gamma)
+    return largest.key
 
 
 def _next_turn(now: Standing) -> list[Piece]:
@@ -223,14 +227,16 @@ def _next_turn(now: Standing) -> list[Piece]:
     groups = racing(now)
     keys = [key for group in groups for key in group]
     is_settled = all(len(group) <= 1 for group in groups)
-    repeats = min(SETTLED_REPEATS, MAX_REPEATS) if is_settled else MAX_REPEATS
+    repeats = MAX_REPEATS
+    if is_settled:
+        repeats = min(SETTLED_REPEATS, MAX_REPEATS)
     for repeat in range(repeats):
-        for is_wanted in (now.is_new, now.is_due):
+        for is_missing in (now.is_new, now.is_due):
             for question in range(now.questions):
                 turn = repeat * now.questions + question
-                left = [key for key in rotated(keys, turn) if is_wanted(key, question, repeat)]
-                if left:
-                    return [Piece(key, question, now.ran[key, question]) for key in left]
+                missing = [key for key in rotated(keys, turn) if is_missing(key, question, repeat)]
+                if missing:
+                    return [Piece(key, question, now.ran[key, question]) for key in missing]
     return []
 
 
@@ -241,19 +247,19 @@ def racing(now: Standing) -> list[list[str]]:
     and those that are being measured, then those with the highest prediction, and those without a
     prediction by turns of drafters. Rows that are clearly slower are left out.
     """
-    temperatures = list(dict.fromkeys(row.configuration.temperature for row in now.rows))
+    temperatures = list(dict.fromkeys(row.temperature for row in now.rows))
     pieces = now.pieces_in_all - len(_groups(now))  # after each drafter ran once
     limit = pieces / ENOUGH / max(1, len(temperatures))
-    lists = []
+    keys_by_temperature = []
     for temperature in temperatures:
-        rows = [row for row in now.rows if row.configuration.temperature == temperature]
+        rows = [row for row in now.rows if row.temperature == temperature]
         chosen = _by_urgency(now, rows)
         if math.isfinite(limit):
             chosen = chosen[: max(1, int(limit))]
-        keys = {row.configuration.key for row in chosen if row.status != "eliminated"}
-        # In table order.
-        lists.append([row.configuration.key for row in rows if row.configuration.key in keys])
-    return lists
+        racing_keys = {row.key for row in chosen if row.status != "eliminated"}
+        in_table_order = [row.key for row in rows if row.key in racing_keys]
+        keys_by_temperature.append(in_table_order)
+    return keys_by_temperature
 
 
 def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
@@ -261,24 +267,24 @@ def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
     threshold = KEEP * best_promise(rows)
     rising = sorted(rows, key=lambda row: row.promise or 0.0)
     # The best one of each drafter stays.
-    leaders = list({row.configuration.drafter: row for row in rising}.values())
-    seen: Counter[str] = Counter()
+    leaders = list({row.drafter: row for row in rising}.values())
+    rows_of_drafter: Counter[str] = Counter()
     urgency: dict[str, tuple[float, ...]] = {}
     candidates = []
     for row in rows:
-        key = row.configuration.key
-        drafter = row.configuration.drafter
-        is_begun = now.prompts_of(key) > 1 or row.mark in ("best", "open")
+        is_begun = now.prompts_of(row.key) > 1 or row.mark in ("best", "open")
         promise = row.promise or math.inf
         # No row is given up for a prediction from few rounds.
         is_behind = promise < threshold and row.predicted is not None and row.predicted.enough
-        if is_behind and not (is_begun or row in leaders or key in now.begins):
+        if is_behind and not (is_begun or row in leaders or row.key in now.begins):
             continue
-        turn = seen[drafter] if math.isinf(promise) else 0
-        urgency[key] = (key not in now.begins, not is_begun, -promise, turn)
-        seen[drafter] += 1
+        turn = 0
+        if math.isinf(promise):  # those without a prediction come by turns of drafters
+            turn = rows_of_drafter[row.drafter]
+        urgency[row.key] = (row.key not in now.begins, not is_begun, -promise, turn)
+        rows_of_drafter[row.drafter] += 1
         candidates.append(row)
-    return sorted(candidates, key=lambda row: urgency[row.configuration.key])
+    return sorted(candidates, key=lambda row: urgency[row.key])
 
 
 def _owed(now: Standing) -> list[Piece]:
@@ -287,8 +293,9 @@ def _owed(now: Standing) -> list[Piece]:
     that other rows ran on."""
     leaders: dict[float, str] = {}
     candidates = [row for row in now.rows if row.mark in ("best", "open")]
-    for row in sorted(candidates, key=lambda row: (row.mark == "open", row.promise or 0.0)):
-        leaders[row.configuration.temperature] = row.configuration.key
+    candidates.sort(key=lambda row: (row.mark == "open", row.promise or 0.0))
+    for row in candidates:
+        leaders[row.temperature] = row.key
     questions = [question for _, question in now.ran]  # those that other rows ran on come first
     questions += range(now.questions)
     order = dict.fromkeys(questions)

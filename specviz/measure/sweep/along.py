@@ -19,6 +19,7 @@ from torch import Tensor
 from ...core.cost import EAGER, DraftCosts, extra_token_cost, pass_cost, reads_again
 from ...core.drafter_choice import make_drafter
 from ...core.engine_choice import make_engine, make_state_engine
+from ...core.events import Round
 from ...core.lanes import SPECULATIVE
 from ...core.model_facts import context_length
 from ...core.pair import Pair
@@ -53,24 +54,30 @@ Rounds: TypeAlias = Counter[RoundCounts]
 
 def rounds_of(trace: Trace) -> Rounds:
     """Count the rounds of the speculative lane of a race."""
-    return Counter(
-        RoundCounts(
-            drafted=len(r.drafted),
-            judged=sum(token.outcome != "ignored" for token in r.drafted),
-            accepted=sum(token.outcome == "accepted" for token in r.drafted),
-            emitted=len(r.emitted),
-        )
-        for r in trace.lane(SPECULATIVE)
+    return Counter(map(_counts_of, trace.lane(SPECULATIVE)))
+
+
+def _counts_of(r: Round) -> RoundCounts:
+    return RoundCounts(
+        drafted=len(r.drafted),
+        judged=sum(token.outcome != "ignored" for token in r.drafted),
+        accepted=sum(token.outcome == "accepted" for token in r.drafted),
+        emitted=len(r.emitted),
     )
 
 
 def figures(rounds: Rounds) -> dict[str, Any]:
     """Derive the fields of `RoundFigures`."""
     total = rounds.total()
-    drafted = sum(counts.drafted * number for counts, number in rounds.items())
-    judged = sum(counts.judged * number for counts, number in rounds.items())
-    accepted = sum(counts.accepted * number for counts, number in rounds.items())
-    emitted = sum(counts.emitted * number for counts, number in rounds.items())
+    drafted = 0
+    judged = 0
+    accepted = 0
+    emitted = 0
+    for counts, number in rounds.items():
+        drafted += counts.drafted * number
+        judged += counts.judged * number
+        accepted += counts.accepted * number
+        emitted += counts.emitted * number
     longest = max((counts.drafted for counts in rounds), default=0)
     return {
         "tau": ratio(emitted, total),
@@ -102,12 +109,12 @@ class KnownText:
 def known_text(pair: Pair, trace: Trace) -> KnownText | None:
     """The text that the speculative lane of a race wrote. None if it has fewer than `MIN_TOKENS`
     tokens or was cut off: how many drafts would have been accepted there is unknown."""
-    header = trace.header
-    begin = len(header.prompt_ids)
     written = [token.id for r in trace.lane(SPECULATIVE) for token in r.emitted]
     is_whole = trace.end is not None and trace.end.reasons[SPECULATIVE] != "stopped"
     if not is_whole or len(written) < MIN_TOKENS:
         return None
+    header = trace.header
+    begin = len(header.prompt_ids)
     return KnownText(
         ids=(*header.prompt_ids, *written),
         begin=begin,
@@ -158,7 +165,9 @@ def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequenc
 
 
 def _chance(p: float, q: float) -> float:
-    return min(1.0, q / p) if p > 0 else 0.0
+    if p <= 0:
+        return 0.0
+    return min(1.0, q / p)
 
 
 def predicted_rounds(
@@ -168,7 +177,8 @@ def predicted_rounds(
     of `DRAWS` simulated runs together. known: the result of `acceptance_along`."""
     drafts = DraftsAlong(pair, text, settings, known)
     generator = random.Random(0)  # nosec B311
-    runs = 1 if known is None or settings.greedy else DRAWS
+    is_certain = known is None or settings.greedy
+    runs = 1 if is_certain else DRAWS
     rounds: Rounds = Counter()
     for _ in range(runs):
         rounds.update(simulated_rounds(drafts, settings, generator))
@@ -191,7 +201,9 @@ def simulated_rounds(
         room = min(text.budget - length - 1, drafts.room(length), policy.gamma)
         if text.limit is not None:
             room = min(room, text.limit - length)
-        chances = drafts.chances(length, room) if room > 0 else []
+        chances: list[float] = []
+        if room > 0:
+            chances = drafts.chances(length, room)
         drafted = len(chances)
         accepted = _accepted(chances, generator)
         policy.observe(drafted, accepted)
@@ -200,7 +212,8 @@ def simulated_rounds(
             yield RoundCounts(drafted, judged=left, accepted=left, emitted=left)
             return
         judged = min(accepted + 1, drafted)
-        yield RoundCounts(drafted, judged, accepted, emitted=accepted + 1)
+        emitted = accepted + 1
+        yield RoundCounts(drafted, judged=judged, accepted=accepted, emitted=emitted)
         length += accepted + 1
 
 
@@ -254,12 +267,21 @@ class DraftsAlong:
         length: committed tokens when the round begins, which must not decrease from call to call
         unless `known` is given. count: the maximum of drafts.
         """
-        ids = self.text.ids
         if self._known is not None:  # a draft depends on the text before it alone
             begin = length - self.text.begin
-            chances = list(self._known[begin : begin + count])
-            # Chances beyond the end of the text are unknown, and no verdict reads them.
-            return chances + [0.0] * (count - len(chances))
+            return _padded(self._known[begin : begin + count], count)
+        drafted_ids = self._draft(length, count)
+        written_ids = self.text.ids[length : length + len(drafted_ids)]
+        # The draft is certain, so where it is the text's own token it was surely accepted.
+        chances = [
+            float(drafted == written)
+            for drafted, written in zip(drafted_ids, written_ids, strict=False)
+        ]
+        return _padded(chances, len(drafted_ids))
+
+    def _draft(self, length: int, count: int) -> list[int]:
+        """Let the drafter draft again what follows `length` committed tokens."""
+        ids = self.text.ids
         if self._states is not None:
             is_prompt = self._states.show(length - 1)
             if is_prompt:
@@ -269,11 +291,14 @@ class DraftsAlong:
         draft = self._drafter.draft(ids[:length], count)
         if draft is None:
             return []
-        # The draft is certain, so where it is the text's own token it was surely accepted.
-        drafted = draft.ids.tolist()
-        written = ids[length : length + len(drafted)]
-        chances = [float(a == b) for a, b in zip(drafted, written, strict=False)]
-        return chances + [0.0] * (len(drafted) - len(chances))
+        drafted_ids: list[int] = draft.ids.tolist()
+        return drafted_ids
+
+
+def _padded(chances: Sequence[float], count: int) -> list[float]:
+    """Append zeros, up to `count`: chances beyond the end of the text are unknown, and no verdict
+    reads them."""
+    return [*chances, *[0.0] * (count - len(chances))]
 
 
 class _States:
@@ -313,17 +338,18 @@ def _probabilities_of(
     ids = text.ids
     begin = text.begin
     engine = make_engine(model, pair.vocab)
-    of_tokens: list[float] = []
+    token_probabilities: list[float] = []
     last = min(len(ids) - 1, context_length(model) or len(ids))
     if 1 < begin <= last:
         engine.forward(_tensor(ids[: begin - 1], engine), keep=1, layers=layers)
     for start in range(begin - 1, last, CHUNK):
-        fed = ids[start : min(start + CHUNK, last)]
-        logits = engine.forward(_tensor(fed, engine), keep=len(fed), layers=layers)
+        end = min(start + CHUNK, last)
+        fed = _tensor(ids[start:end], engine)
+        logits = engine.forward(fed, keep=len(fed), layers=layers)
         distributions = probabilities(logits, settings)  # [fed, vocab]
-        next_ids = _tensor(ids[start + 1 : start + 1 + len(fed)], engine).unsqueeze(-1)
-        of_tokens += distributions.gather(-1, next_ids).squeeze(-1).tolist()
-    return of_tokens + [0.0] * (len(ids) - begin - len(of_tokens))
+        next_ids = _tensor(ids[start + 1 : end + 1], engine).unsqueeze(-1)
+        token_probabilities += distributions.gather(-1, next_ids).squeeze(-1).tolist()
+    return _padded(token_probabilities, len(ids) - begin)
 
 
 def _tensor(ids: Sequence[int], engine: Engine) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from ...core.options import real
 from ...core.registry import swept_drafters
@@ -76,14 +77,14 @@ def main(options: argparse.Namespace) -> None:
     from .sweep import sweep
 
     request = request_from(options)
-    out = checked_out(options.out) if options.out else None
+    out: Path | None = None
+    if options.out:
+        out = checked_out(options.out)
     spare_threads()
     pair = named_pair(options)
     for event in sweep(pair, request):
         if isinstance(event, Plan):
-            kinds = ", ".join(f"{kind} {count}" for kind, count in event.kinds.items())
-            rows = "1 row" if len(event.rows) == 1 else f"{len(event.rows)} rows"
-            print(f"{rows}, prompts: {kinds}", flush=True)
+            print(_plan_line(event), flush=True)
             _progress(event.now)
         elif isinstance(event, SweepProgress):
             left = f"{event.seconds_left:.0f} s left"
@@ -94,6 +95,14 @@ def main(options: argparse.Namespace) -> None:
     if out is not None:
         for path in write_sweep(event, out):
             print(path)
+
+
+def _plan_line(plan: Plan) -> str:
+    rows = f"{len(plan.rows)} rows"
+    if len(plan.rows) == 1:
+        rows = "1 row"
+    kinds = ", ".join(f"{kind} {count}" for kind, count in plan.kinds.items())
+    return f"{rows}, prompts: {kinds}"
 
 
 def _progress(line: str) -> None:

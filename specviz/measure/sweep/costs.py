@@ -16,9 +16,12 @@ from .along import Rounds
 
 @dataclass(slots=True)
 class Costs:
-    """The costs of each race, in rounds of the target alone: of a target pass by its width, of a
-    draft step by drafter, and the overhead of a round. c: a draft step in target passes, by
-    drafter, as in `Metrics`. rounds: the number of rounds behind each drafter's costs."""
+    """The costs of each race, in rounds of the target alone.
+
+    verify: of a target pass, by its width. step: of a draft step, by drafter. overhead: of a round.
+    c: a draft step in target passes, by drafter, as in `Metrics`. rounds: the number of rounds
+    behind each drafter's costs.
+    """
 
     verify: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     step: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -35,9 +38,9 @@ class Costs:
         return costs
 
     def _add(self, run: RaceFigures) -> None:
-        drafter = run.key.split()[0]
         if run.costs is None:
             return
+        drafter = run.key.split()[0]
         for width, cost in run.costs.verify.items():
             self.verify[width].append(cost)
         if run.costs.step is not None:
@@ -51,17 +54,16 @@ class Costs:
         """Divide the tokens of such rounds by their cost in rounds of the target alone; None if a
         cost is unknown. The result is at most tau / (1 + c * drafts): no pass costs less than that
         of one token."""
-        drafts = any(counts.drafted for counts in rounds)
-        if not rounds or not self.verify or (drafts and len(self.verify) < 2):
+        if not rounds or not self.verify:
             return None
-        if drafts and not self.step.get(drafter):
-            return None
-        step = statistics.median(self.step[drafter]) if drafts else 0.0
-        if drafts and self.c.get(drafter):
-            step = max(step, statistics.median(self.c[drafter]))
+        step = 0.0
+        most_drafted = max(counts.drafted for counts in rounds)
+        if most_drafted > 0:
+            if len(self.verify) < 2 or not self.step.get(drafter):
+                return None
+            step = self._step_cost(drafter)
         overhead = statistics.median(self.overhead)
-        widest = 1 + max(counts.drafted for counts in rounds)
-        widths, pass_costs = self._by_width(widest)
+        widths, pass_costs = self._by_width(1 + most_drafted)
         cost = 0.0
         tokens = 0
         for counts, number in rounds.items():
@@ -70,6 +72,13 @@ class Costs:
             cost += number * (counts.drafted * step + max(1.0, target_pass + overhead))
             tokens += number * counts.emitted
         return tokens / cost
+
+    def _step_cost(self, drafter: str) -> float:
+        """The median cost of a draft step, and no less than c."""
+        step = statistics.median(self.step[drafter])
+        if not self.c.get(drafter):
+            return step
+        return max(step, statistics.median(self.c[drafter]))
 
     def _by_width(self, widest: int) -> tuple[list[int], list[float]]:
         """Rising widths up to `widest` at least, and the median cost of each, none below that of a
@@ -80,6 +89,7 @@ class Costs:
         pass_costs = list(np.maximum.accumulate(medians))
         if widest > widths[-1] and len(widths) > 1:
             slope = (pass_costs[-1] - pass_costs[-2]) / (widths[-1] - widths[-2])
-            pass_costs.append(pass_costs[-1] + slope * (widest - widths[-1]))
+            cost_of_widest = pass_costs[-1] + slope * (widest - widths[-1])
+            pass_costs.append(cost_of_widest)
             widths.append(widest)
         return widths, pass_costs

@@ -4,7 +4,7 @@ the settings in other engines' terms, with the version of each engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -64,14 +64,11 @@ def recommendations(
     rows: Sequence[Row], machine: Machine | None, request: SweepRequest
 ) -> tuple[Recommendation, ...]:
     """One recommendation for each temperature, in the order of the request."""
-    return tuple(
-        _recommendation(
-            [row for row in rows if row.configuration.temperature == temperature],
-            machine,
-            temperature,
-        )
-        for temperature in request.temperatures
-    )
+    advice = []
+    for temperature in request.temperatures:
+        rows_here = [row for row in rows if row.temperature == temperature]
+        advice.append(_recommendation(rows_here, machine, temperature))
+    return tuple(advice)
 
 
 def _recommendation(
@@ -95,17 +92,20 @@ def _recommendation(
     # The row with the highest prediction among those that ran on too few prompts to tell.
     rival = max((row for row in rows if row.mark == "open"), key=_promise, default=None)
     answer, headline = _answer(best, best.measured, best.speedup, rival)
+    recommended: Configuration | None = None
     settings: tuple[EngineSettings, ...] = ()
-    if answer == "speculate" and machine is not None:
-        others = sorted(filter(_pays, rows), key=_speed, reverse=True)
-        settings = engine_settings([best, *others], machine)
+    if answer == "speculate":
+        recommended = best.configuration
+        if machine is not None:
+            others = sorted(filter(_pays, rows), key=_speed, reverse=True)
+            settings = engine_settings([best, *others], machine)
     return Recommendation(
         temperature=temperature,
         answer=answer,
         headline=headline,
         reasons=tuple(_reasons(best, best.measured, rows, answer)),
         doubt=" ".join(_doubts(best.measured, rows, rival)),
-        best=best.configuration if answer == "speculate" else None,
+        best=recommended,
         settings=settings,
     )
 
@@ -134,7 +134,9 @@ def _promise(row: Row) -> float:
 
 
 def _speed(row: Row) -> float:
-    return row.speedup.value if row.speedup else 0.0
+    if row.speedup is None:
+        return 0.0
+    return row.speedup.value
 
 
 def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tuple[Answer, str]:
@@ -151,9 +153,10 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
         return "cannot tell", f"{few}: sweep at least three prompts, or longer."
     fast = f"{fast} ({speedup.low:.2f} to {speedup.high:.2f})"
     may_be_better = ""
-    if rival is not None:
-        why = "measured too little to tell" if rival.measured else "not measured"
-        may_be_better = f" {rival.configuration.title} may be better, {why}."
+    if rival is not None and rival.measured:
+        may_be_better = f" {rival.configuration.title} may be better, measured too little to tell."
+    elif rival is not None:
+        may_be_better = f" {rival.configuration.title} may be better, not measured."
     rival_may_pay = rival is not None and _promise(rival) >= 1 + NEAR
     if speedup.high < 1 + NEAR and not rival_may_pay:
         headline = f"Do not speculate here: the best row, {name}, is {fast}.{may_be_better}"
@@ -208,20 +211,28 @@ def _doubts(m: Measured, rows: Sequence[Row], rival: Row | None) -> Iterator[str
         runs = f"{m.doubts} of {_runs(m.runs)}"
         yield f"The machine was busy in {runs}: sweep again when it is quiet."
     if rival is not None:
-        promise = f"predicted at {rival.promise:.2f}" if rival.promise else "ahead so far"
-        if rival.measured is None:
-            ran = "it was not measured"
-        elif rival.measured.doubts == rival.measured.runs:
-            ran = "the machine was busy whenever it ran"
-        else:
-            ran = f"it ran on {_prompts(rival.measured.prompts)} only"
-        yield f"{rival.configuration.title} is {promise}, and {ran}: sweep longer."
+        yield _rival_doubt(rival)
     unmeasured = sum(row.status == "planned" for row in rows)
-    if unmeasured:
-        were = "1 row was" if unmeasured == 1 else f"{unmeasured} rows were"
-        yield f"{were} neither measured nor predicted: the sweep was too short."
+    if unmeasured == 1:
+        yield "1 row was neither measured nor predicted: the sweep was too short."
+    elif unmeasured:
+        yield f"{unmeasured} rows were neither measured nor predicted: the sweep was too short."
     elif MIN_PROMPTS <= m.prompts < 2 * MIN_PROMPTS:
         yield f"It was measured on {_prompts(m.prompts)} only."
+
+
+def _rival_doubt(rival: Row) -> str:
+    """The sentence on a row that may be better than the best one."""
+    promise = "ahead so far"
+    if rival.promise:
+        promise = f"predicted at {rival.promise:.2f}"
+    if rival.measured is None:
+        ran = "it was not measured"
+    elif rival.measured.doubts == rival.measured.runs:
+        ran = "the machine was busy whenever it ran"
+    else:
+        ran = f"it ran on {_prompts(rival.measured.prompts)} only"
+    return f"{rival.configuration.title} is {promise}, and {ran}: sweep longer."
 
 
 def _prompts(count: int) -> str:
@@ -233,7 +244,11 @@ def _runs(count: int) -> str:
 
 
 def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+    if count == 1:
+        return "once"
+    if count == 2:
+        return "twice"
+    return f"{count} times"
 
 
 def page_query(row: Configuration, request: SweepRequest, machine: Machine | None) -> str:
@@ -277,25 +292,23 @@ def _first_spelled(rows: Sequence[Row], machine: Machine, engine: str) -> tuple[
     best = rows[0]
     for row in rows:
         text, note = _spelled(row.configuration, machine, engine)
-        if text and row is not best:
+        if not text:
+            continue
+        if row is not best:
             note = f"{_instead(engine, best, row)} {note}"
-        if text:
-            return text, note.strip()
+        return text, note.strip()
     _, note = _spelled(best.configuration, machine, engine)
     return "", note.strip()
 
 
 def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, str]:
     """The text to paste for a row, empty if the engine has no such drafter; and a note."""
+    texts: Mapping[str, tuple[str, str]] = {}
     deployed = drafter_kind(row.drafter).deployed
-    texts = deployed(row, machine) if deployed else {}
-    if engine in texts:
-        text, note = texts[engine]
-    elif "" in texts:
-        text, note = texts[""]
-    else:
-        text = ""
-        note = f"{engine} has none of the drafters that pay here, so there is nothing to paste."
+    if deployed is not None:
+        texts = deployed(row, machine)
+    no_drafter = f"{engine} has none of the drafters that pay here, so there is nothing to paste."
+    text, note = texts.get(engine) or texts.get("") or ("", no_drafter)
     if text and row.policy != "fixed" and engine not in HAVE_POLICY[row.policy]:
         note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
     return text, note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from ...runs.palette import PALETTE
 from ...runs.tables import aligned, csv_text, harmless, shown_number
 from ...runs.trace import write_atomically
 from .figures import exported_specs
-from .types import Configuration, Row, SweepResult
+from .types import Configuration, Machine, Row, SweepResult
 
 PAGE = "http://127.0.0.1:7860/"
 """The default address of `python -m specviz page`."""
@@ -97,48 +98,58 @@ class Cell(NamedTuple):
 
 def row_cells(row: Row) -> tuple[Cell, ...]:
     """The cells of a row; a dash for unknown values."""
-    measured = row.measured
-    known = row.known
-    is_guess = measured is None and known is not None
-    tau_predicted = row.predicted.tau if row.predicted else None
-    if row.predicted is None and measured is not None:
-        tau_predicted = measured.tau_predicted
-    speedup = "–" if measured is None else "too short"
-    interval = "–"
-    if row.speedup is not None:
-        speedup = f"{row.speedup.value:.2f}"
-        interval = _range(row.speedup.low, row.speedup.high, 2)
-    rate = "–"
-    quartiles = "–"
-    if measured is not None:
-        rate = shown_number(measured.rate.median, 1)
-        quartiles = _range(measured.rate.low, measured.rate.high, 1)
-    alphas = _by_position(known.alpha_by_position if known else ())
+    is_guess = row.measured is None and row.known is not None
+    tau_predicted = "measured.tau_predicted" if row.predicted is None else "predicted.tau"
+    alphas = value_at(row, "known.alpha_by_position") or ()
+    prompts = value_at(row, "measured.prompts") or 0
+    runs = value_at(row, "measured.runs") or 0
     return (
         Cell("row", row.configuration.label),
         Cell("", _state(row)),
-        Cell("speed-up", speedup),
-        Cell("95%", interval),
-        Cell("predicted", shown_number(row.promise, 2), is_guess),
-        Cell("tokens/s", rate),
-        Cell("quartiles", quartiles),
-        Cell("alone", shown_number(measured.alone_rate.median if measured else None, 1)),
-        Cell("alpha", shown_number(known.alpha if known else None, 2), is_guess),
-        Cell("by position", alphas, is_guess),
-        Cell("efficiency", shown_number(known.efficiency if known else None, 2), is_guess),
-        Cell("tau", shown_number(measured.tau if measured else None, 2)),
-        Cell("predicted", shown_number(tau_predicted, 2), is_guess),
-        Cell("c", shown_number(measured.c if measured else None, 3)),
-        Cell("memory", "–" if row.memory is None else shown_bytes(row.memory)),
-        Cell("prompts", str(measured.prompts if measured else 0)),
-        Cell("runs", str(measured.runs if measured else 0)),
+        Cell("speed-up", _speedup(row)),
+        Cell("95%", _range(row, "speedup", 2)),
+        Cell("predicted", _number(row, "predicted.speedup", 2), is_guess),
+        Cell("tokens/s", _number(row, "measured.rate.median", 1)),
+        Cell("quartiles", _range(row, "measured.rate", 1)),
+        Cell("alone", _number(row, "measured.alone_rate.median", 1)),
+        Cell("alpha", _number(row, "known.alpha", 2), is_guess),
+        Cell("by position", _by_position(alphas), is_guess),
+        Cell("efficiency", _number(row, "known.efficiency", 2), is_guess),
+        Cell("tau", _number(row, "measured.tau", 2)),
+        Cell("predicted", _number(row, tau_predicted, 2), is_guess),
+        Cell("c", _number(row, "measured.c", 3)),
+        Cell("memory", _memory(row)),
+        Cell("prompts", str(prompts)),
+        Cell("runs", str(runs)),
     )
 
 
-def _range(low: float | None, high: float | None, places: int) -> str:
+def _number(row: Row, path: str, places: int) -> str:
+    """The number at a path of a row, or a dash."""
+    return shown_number(value_at(row, path), places)
+
+
+def _range(row: Row, path: str, places: int) -> str:
+    """The interval at a path of a row, or a dash."""
+    low = value_at(row, f"{path}.low")
+    high = value_at(row, f"{path}.high")
     if low is None or high is None:
         return "–"
     return f"{low:.{places}f} - {high:.{places}f}"
+
+
+def _speedup(row: Row) -> str:
+    if row.measured is None:
+        return "–"
+    if row.speedup is None:
+        return "too short"
+    return f"{row.speedup.value:.2f}"
+
+
+def _memory(row: Row) -> str:
+    if row.memory is None:
+        return "–"
+    return shown_bytes(row.memory)
 
 
 HEADINGS = [cell.heading for cell in row_cells(Row(Configuration("", 1, "fixed", 0.0)))]
@@ -147,15 +158,20 @@ HEADINGS = [cell.heading for cell in row_cells(Row(Configuration("", 1, "fixed",
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the rows as a table of fixed columns, one for each temperature. A prediction in the
     place of a measurement has a "~" in front."""
-    for temperature in dict.fromkeys(row.configuration.temperature for row in rows):
-        group = [row for row in rows if row.configuration.temperature == temperature]
+    for temperature, group in _by_temperature(rows).items():
         yield f"temperature {temperature:g}"
-        lines = [
-            [_shown(cell) for cell in row_cells(row)] for row in group if row.status != "left out"
-        ]
+        possible = [row for row in group if row.status != "left out"]
+        lines = [[_shown(cell) for cell in row_cells(row)] for row in possible]
         yield from aligned([HEADINGS, *lines])
         yield from _notes(group)
         yield ""
+
+
+def _by_temperature(rows: Sequence[Row]) -> dict[float, list[Row]]:
+    groups: dict[float, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.temperature].append(row)
+    return groups
 
 
 def _notes(rows: Sequence[Row]) -> Iterator[str]:
@@ -170,7 +186,9 @@ def _notes(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _shown(cell: Cell) -> str:
-    return f"~{cell.text}" if cell.is_guess and cell.text != "–" else cell.text
+    if cell.is_guess and cell.text != "–":
+        return f"~{cell.text}"
+    return cell.text
 
 
 def lines_of(result: SweepResult) -> Iterator[str]:
@@ -186,18 +204,23 @@ def lines_of(result: SweepResult) -> Iterator[str]:
             if settings.note:
                 yield f"    {settings.note}"
         yield ""
-    machine = result.machine
-    if machine is not None:
-        yield (
-            f"{machine.target} with {machine.draft or 'no draft model'} on {machine.processor}, "
-            f"{machine.device}, {machine.dtype}, {machine.form} passes, threads: "
-            f"{machine.threads}, torch {machine.versions.get('torch', '')}, {machine.date}"
-        )
+    if result.machine is not None:
+        yield _machine_line(result.machine)
     yield from result.notes
     if result.stopped:
         yield "The sweep was stopped: these are the results until then."
     if result.link:
         yield f"on the page: {PAGE}{result.link}"
+
+
+def _machine_line(machine: Machine) -> str:
+    draft = machine.draft or "no draft model"
+    torch = machine.versions.get("torch", "")
+    return (
+        f"{machine.target} with {draft} on {machine.processor}, {machine.device}, "
+        f"{machine.dtype}, {machine.form} passes, threads: {machine.threads}, torch {torch}, "
+        f"{machine.date}"
+    )
 
 
 def sweep_csv(result: SweepResult) -> str:
@@ -208,7 +231,9 @@ def sweep_csv(result: SweepResult) -> str:
 
 def _csv_value(row: Row, path: str) -> Any:
     value = value_at(row, path)
-    return harmless(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return harmless(value)
+    return value
 
 
 def sweep_json(result: SweepResult) -> str:
@@ -221,16 +246,14 @@ def sweep_html(result: SweepResult) -> str:
     head = "".join(f"<th>{html.escape(heading)}" for heading in HEADINGS)
     body = "".join(_html_row(row) for row in result.rows)
     advice = html.escape("\n".join(lines_of(result)))
-    temperatures = dict.fromkeys(row.configuration.temperature for row in result.rows)
-    groups = (
-        [row for row in result.rows if row.configuration.temperature == temperature]
-        for temperature in temperatures
-    )
-    notes = html.escape("\n".join(line for group in groups for line in _notes(group)))
-    charts = {theme: exported_specs(result, theme) for theme in PALETTE}
     intro = f"<pre>{advice}</pre><table><tr>{head}</tr>{body}</table>"
+    notes: list[str] = []
+    for group in _by_temperature(result.rows).values():
+        notes += _notes(group)
     if notes:
-        intro += f"<pre>{notes}</pre>"
+        text = html.escape("\n".join(notes))
+        intro += f"<pre>{text}</pre>"
+    charts = {theme: exported_specs(result, theme) for theme in PALETTE}
     return charts_page("Which drafter, which gamma", intro, charts)
 
 
@@ -241,7 +264,9 @@ def _html_row(row: Row) -> str:
 
 def _html_cell(cell: Cell) -> str:
     text = html.escape(cell.text)
-    return f"<i>{text}</i>" if cell.is_guess else text
+    if cell.is_guess:
+        return f"<i>{text}</i>"
+    return text
 
 
 WRITERS = {".csv": sweep_csv, ".json": sweep_json, ".html": sweep_html}

@@ -44,10 +44,11 @@ def figure_specs(result: SweepResult, theme: str = "light") -> dict[str, Spec]:
     ink = PALETTE[theme]
     rows = result.rows
     makers = {"speedup": _speedup, "positions": _positions, "kinds": _kinds, "parts": _parts}
-    return {
-        name: {"data": list(make(rows, ink)), "layout": _layout(name, rows, ink)}
-        for name, make in makers.items()
-    }
+    specs: dict[str, Spec] = {}
+    for name, make in makers.items():
+        traces = list(make(rows, ink))
+        specs[name] = {"data": traces, "layout": _layout(name, rows, ink)}
+    return specs
 
 
 def exported_specs(result: SweepResult, theme: str) -> dict[str, Spec]:
@@ -75,21 +76,22 @@ def _chart(kind: str, name: str, points: Sequence[tuple[Any, Any]], **style: Any
 
 def _groups(rows: Sequence[Row]) -> dict[tuple[int, int], list[Row]]:
     """Group rows by the indices of their drafter and of their temperature."""
-    drafters = list(dict.fromkeys(row.configuration.drafter for row in rows))
-    temperatures = list(dict.fromkeys(row.configuration.temperature for row in rows))
+    drafters = list(dict.fromkeys(row.drafter for row in rows))
+    temperatures = list(dict.fromkeys(row.temperature for row in rows))
     groups = defaultdict(list)
     for row in rows:
-        drafter = drafters.index(row.configuration.drafter)
-        temperature = temperatures.index(row.configuration.temperature)
+        drafter = drafters.index(row.drafter)
+        temperature = temperatures.index(row.temperature)
         groups[drafter, temperature].append(row)
     return groups
 
 
 def _named(name: str, row: Row, rows: Sequence[Row]) -> str:
     """Append the temperature of the row to the name if there are several."""
-    temperatures = {row.configuration.temperature for row in rows}
-    several = len(temperatures) > 1
-    return f"{name}, T {row.configuration.temperature:g}" if several else name
+    temperatures = {row.temperature for row in rows}
+    if len(temperatures) == 1:
+        return name
+    return f"{name}, T {row.temperature:g}"
 
 
 class Series(NamedTuple):
@@ -106,8 +108,13 @@ def _series(rows: Sequence[Row]) -> Iterator[Series]:
     for (drafter, temperature), group in sorted(_groups(rows).items()):
         fixed = [row for row in group if row.configuration.policy == "fixed"]
         if fixed:
-            name = _named(drafter_kind(fixed[0].configuration.drafter).choice, fixed[0], rows)
-            yield Series(name, fixed, drafter, temperature)
+            choice = drafter_kind(fixed[0].drafter).choice
+            yield Series(
+                name=_named(choice, fixed[0], rows),
+                rows=fixed,
+                drafter=drafter,
+                temperature=temperature,
+            )
 
 
 def _colour_of(drafter: int, ink: dict[str, str]) -> str:
@@ -138,11 +145,18 @@ def _speedup(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
                 marker={
                     "color": colour,
                     "symbol": SYMBOLS[temperature % len(SYMBOLS)],
-                    "size": [13 if row.mark == "best" else 9 for row, _ in measured],
+                    "size": [_marker_size(row) for row, _ in measured],
                 },
                 error_y=_error_bars([speedup for _, speedup in measured], colour),
                 hovertemplate="%{y:.2f} measured<extra>" + name + "</extra>",
             )
+
+
+def _marker_size(row: Row) -> int:
+    """Pixels."""
+    if row.mark == "best":
+        return 13
+    return 9
 
 
 def _error_bars(speedups: Sequence[Estimate], colour: str) -> Spec:
@@ -160,11 +174,15 @@ def _error_bars(speedups: Sequence[Estimate], colour: str) -> Spec:
 def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
     for name, fixed, drafter, temperature in _series(rows):
         longest = max(fixed, key=lambda row: row.configuration.gamma)
-        alphas = longest.known.alpha_by_position if longest.known else ()
+        points: list[tuple[int, float]] = []
+        if longest.known is not None:
+            for position, alpha in enumerate(longest.known.alpha_by_position, 1):
+                if alpha is not None:
+                    points.append((position, alpha))
         yield _chart(
             "scatter",
             name,
-            [(position, alpha) for position, alpha in enumerate(alphas, 1) if alpha is not None],
+            points,
             mode="lines+markers",
             line={
                 "color": _colour_of(drafter, ink),
@@ -207,8 +225,10 @@ def _parts(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
     for part, colour in colours.items():
         points = [(getattr(times, part), name) for name, times in times_by_row.items()]
         if times_by_row:
-            alone = sum(times.alone for times in times_by_row.values()) / len(times_by_row)
-            points.append((alone if part == "verify" else 0.0, "the target alone"))
+            alone = 0.0
+            if part == "verify":
+                alone = sum(times.alone for times in times_by_row.values()) / len(times_by_row)
+            points.append((alone, "the target alone"))
         yield _chart(
             "bar",
             part,
@@ -230,6 +250,7 @@ def _layout(name: str, rows: Sequence[Row], ink: dict[str, str]) -> Spec:
     if name == "positions":
         x["dtick"] = 1
         y["range"] = [0, 1.04]
+    barmode = "stack" if name == "parts" else "group"
     shapes: list[Spec] = []
     annotations: list[Spec] = []
     if titles.y == FASTER:
@@ -239,7 +260,7 @@ def _layout(name: str, rows: Sequence[Row], ink: dict[str, str]) -> Spec:
     return {
         **plain_layout(ink["ink"], 12),
         "margin": {"l": 56, "r": 12, "t": 12, "b": 48},
-        "barmode": "stack" if name == "parts" else "group",
+        "barmode": barmode,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "shapes": shapes,
         "annotations": annotations,

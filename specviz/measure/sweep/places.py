@@ -10,35 +10,68 @@ from ...base.errors import PairError
 from ...files.local_models import GGUF, stored_model
 from ...files.local_paths import local_file, local_path
 from ...files.model_files import ModelFile
-from ...pairs.spec import ModelsSpec, NamedSpec, parse_pair
-from ...pairs.table import Facts, named_pair, wheel_file
+from ...pairs.spec import ModelsSpec, NamedSpec, PairSpec, parse_pair
+from ...pairs.table import Facts, NamedPair, named_pair, wheel_file
 from .types import Place
 
 
 def places_of(pair: Any, target: str, draft: str | None) -> tuple[Place, Place | None]:
     """Locate the target and the draft model. target, draft: their names in a header; the draft's is
     None if the pair has none."""
-    draft_place = None if draft is None else Place(draft)
+    spec: PairSpec | None
     try:
         spec = parse_pair(pair.name)
     except PairError:  # a pair of models that were loaded elsewhere
-        return Place(target), draft_place
+        spec = None
+    target_place = _target_place(pair, spec, target)
+    if draft is None:
+        return target_place, None
+    return target_place, _draft_place(pair, spec, draft)
+
+
+def _target_place(pair: Any, spec: PairSpec | None, name: str) -> Place:
+    if spec is None:
+        return Place(name)
     if isinstance(spec, ModelsSpec):
-        if draft is not None and spec.draft is not None:
-            draft_place = _typed(spec.draft, draft)
-        return _typed(spec.target, target), draft_place
-    row = named_pair(spec.name) if isinstance(spec, NamedSpec) else None
+        return _typed(spec.target, name)
+    row = _row_of(spec)
     if row is not None and row.wheel is not None:
-        file = wheel_file(row)
-        gguf = None if file is None else file.name
-        return Place(row.target.name, gguf, row.wheel), draft_place
+        return _in_a_wheel(row, row.wheel)
     if row is not None and row.target_file is not None:
-        if draft is not None and row.draft is not None and row.draft_file is not None:
-            draft_place = _of_the_hub(row.draft, row.draft_file)
-        return _of_the_hub(row.target, row.target_file), draft_place
-    if draft is not None:
-        draft_place = Place(_builtin_folder(pair.draft) or draft)
-    return Place(_builtin_folder(pair.target) or target), draft_place
+        return _of_the_hub(row.target, row.target_file)
+    return Place(_builtin_folder(pair.target) or name)
+
+
+def _draft_place(pair: Any, spec: PairSpec | None, name: str) -> Place:
+    if spec is None:
+        return Place(name)
+    if isinstance(spec, ModelsSpec):
+        if spec.draft is None:
+            return Place(name)
+        return _typed(spec.draft, name)
+    row = _row_of(spec)
+    if row is not None and row.wheel is not None:
+        return Place(name)
+    if row is not None and row.target_file is not None:
+        if row.draft is not None and row.draft_file is not None:
+            return _of_the_hub(row.draft, row.draft_file)
+        return Place(name)
+    return Place(_builtin_folder(pair.draft) or name)
+
+
+def _row_of(spec: PairSpec) -> NamedPair | None:
+    """The row of the table that a pair's name is in, if it is in any."""
+    if isinstance(spec, NamedSpec):
+        return named_pair(spec.name)
+    return None
+
+
+def _in_a_wheel(row: NamedPair, wheel: str) -> Place:
+    """The location of a target whose file comes with a package."""
+    file = wheel_file(row)
+    if file is None:
+        return Place(row.target.name, package=wheel)
+    return Place(row.target.name, file.name, package=wheel)
 
 
 def _of_the_hub(model: Facts, file: ModelFile) -> Place:
@@ -51,8 +84,8 @@ def _typed(typed: str, name: str) -> Place:
     folders of other programs are left out: results are passed on."""
     stored = stored_model(typed)
     if stored is not None:
-        is_named = stored.path.suffix.lower() == GGUF
-        return Place(stored.id or name, stored.path.name if is_named else None)
+        is_gguf = stored.path.suffix.lower() == GGUF
+        return Place(stored.id or name, gguf=stored.path.name if is_gguf else None)
     if local_file(typed) is not None:
         return Place(typed, typed)
     if local_path(typed) is not None:

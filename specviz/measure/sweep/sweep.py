@@ -117,9 +117,9 @@ class Sweep(Findings):
                 if drafter in self.missing:
                     return
         begin = time.perf_counter()
-        is_done = bool(self.queue) and self._measure(pair, self.queue[0], stop)
+        is_measured = bool(self.queue) and self._measure(pair, self.queue[0], stop)
         self.spent += time.perf_counter() - begin
-        if not is_done:  # the same piece is due again
+        if not is_measured:  # the same piece is due again
             return
         self._done += 1
         yield self._progress(self._look_ahead())
@@ -133,30 +133,38 @@ class Sweep(Findings):
             done=self._done,
             total=self._done + left,
             seconds_left=max(0.0, seconds),
-            now=self._in_words(self.queue[0]) if self.queue else "done",
+            now=self._next_in_words() or "done",
         )
 
     def result(self) -> SweepResult:
         """The table so far, with the recommendations."""
         rows = self.table()
-        advice = tuple(
-            self._with_prompt(each) for each in recommendations(rows, self.machine, self.request)
-        )
-        best = next((each.best for each in advice if each.best is not None), None)
+        recommended = [
+            self._with_prompt(advice)
+            for advice in recommendations(rows, self.machine, self.request)
+        ]
+        best_rows = [advice.best for advice in recommended if advice.best is not None]
+        link = ""
+        if best_rows:
+            link = page_query(best_rows[0], self.request, self.machine)
         return SweepResult(
             request=self.request,
             rows=rows,
-            recommendations=advice,
+            recommendations=tuple(recommended),
             machine=self.machine,
             stopped=not self.is_done,
             spent=self.spent,
-            link=page_query(best, self.request, self.machine) if best else "",
+            link=link,
             notes=self.notes,
         )
 
     def _with_prompt(self, advice: Recommendation) -> Recommendation:
-        question = None if advice.best is None else self.typical_question(advice.best.key)
-        return advice if question is None else replace(advice, prompt=question.text)
+        if advice.best is None:
+            return advice
+        question = self.typical_question(advice.best.key)
+        if question is None:
+            return advice
+        return replace(advice, prompt=question.text)
 
     def _look_ahead(self) -> int:
         """Queue the next pieces; returns an estimate of how many are left."""
@@ -176,7 +184,11 @@ class Sweep(Findings):
             begins=self.begins,
         )
 
-    def _in_words(self, piece: Piece) -> str:
+    def _next_in_words(self) -> str:
+        """The next piece as half a sentence; empty if none is left."""
+        if not self.queue:
+            return ""
+        piece = self.queue[0]
         row = self._row(piece.key)
         if row.drafter not in self._ready:
             return f"getting ready: {drafter_kind(row.drafter).choice}"
@@ -196,7 +208,7 @@ class Sweep(Findings):
             kinds=kinds_of(self.questions),
             pieces=left,
             seconds=request.seconds,
-            now=self._in_words(self.queue[0]) if self.queue else "",
+            now=self._next_in_words(),
         )
 
     def _get_ready(self, pair: Pair, drafter: str) -> Iterator[SweepProgress]:
@@ -237,14 +249,9 @@ class Sweep(Findings):
             trace = measure(way, prompt, piece.question, piece.repeat).race
         except RaceStopped:
             return False
-        machine = self.machine or machine_of(pair, trace)
-        if drafter_kind(self._row(piece.key).drafter).needs == "layers":
-            machine = replace(machine, exit_layers=best_exit(pair.target, pair.vocab).layers)
-        self.machine = machine
+        self._keep_machine(pair, trace, self._row(piece.key).drafter)
         if not is_length_known:
-            requested = self.request.base.max_new_tokens
-            affordable = tokens_within(PIECE_SECONDS, trace.lane(BASELINE))
-            self._length = int(min(requested, affordable))
+            self._length = self._affordable_length(trace)
             if is_cut(trace):
                 return False
         self.runs.append(race_figures(piece.key, piece.question, trace))
@@ -252,6 +259,18 @@ class Sweep(Findings):
         if text is not None:
             self._predict(pair, piece, text)
         return True
+
+    def _keep_machine(self, pair: Pair, trace: Trace, drafter: str) -> None:
+        machine = self.machine or machine_of(pair, trace)
+        if drafter_kind(drafter).needs == "layers":
+            machine = replace(machine, exit_layers=best_exit(pair.target, pair.vocab).layers)
+        self.machine = machine
+
+    def _affordable_length(self, trace: Trace) -> int:
+        """The tokens of each text: as requested, or as many as a piece has time for."""
+        requested = self.request.base.max_new_tokens
+        affordable = tokens_within(PIECE_SECONDS, trace.lane(BASELINE))
+        return int(min(requested, affordable))
 
     def _settings(self, piece: Piece) -> Settings:
         settings = self._row(piece.key).settings(self.request.base)
@@ -261,24 +280,28 @@ class Sweep(Findings):
     def _predict(self, pair: Pair, piece: Piece, text: KnownText) -> None:
         """Predict the rows of the piece's drafter and temperature on this text."""
         measured = self._row(piece.key)
-        wanted: dict[str, Settings] = {}
+        settings_by_row: dict[str, Settings] = {}
         for row in self.rows:
             is_alike = (row.drafter, row.temperature) == (measured.drafter, measured.temperature)
-            if is_alike and piece.question not in self.predicted.get(row.key, {}):
-                settings = self._settings(Piece(row.key, piece.question))
-                if is_predictable(settings, pair):
-                    wanted[row.key] = settings
-        if not wanted:
+            is_predicted = piece.question in self.predicted.get(row.key, {})
+            if not is_alike or is_predicted:
+                continue
+            settings = self._settings(Piece(row.key, piece.question))
+            if is_predictable(settings, pair):
+                settings_by_row[row.key] = settings
+        if not settings_by_row:
             return
         chances = acceptance_along(pair, text, self._settings(piece))
-        for key, settings in wanted.items():
+        for key, settings in settings_by_row.items():
             rounds = predicted_rounds(pair, text, settings, chances)
             self.predicted.setdefault(key, {})[piece.question] = rounds
 
 
 def seeded(settings: Settings, repeat: int) -> Settings:
     """The settings of a repeat, in which a sampled text has another seed."""
-    return settings if settings.greedy else replace(settings, seed=settings.seed + repeat)
+    if settings.greedy:
+        return settings
+    return replace(settings, seed=settings.seed + repeat)
 
 
 def _memory(pair: Pair, drafter: str) -> int | None:
@@ -294,7 +317,9 @@ def _memory(pair: Pair, drafter: str) -> int | None:
 
 def _shown(place: Place, name: str) -> str:
     """The name to show: for a file, that of the model in it."""
-    return name if place.is_file else place.name
+    if place.is_file:
+        return name
+    return place.name
 
 
 def machine_of(pair: Pair, trace: Trace) -> Machine:
@@ -303,10 +328,13 @@ def machine_of(pair: Pair, trace: Trace) -> Machine:
     target = model_name(pair.target)
     draft = None if pair.draft is None else model_name(pair.draft)
     target_place, draft_place = places_of(pair, target, draft)
+    shown_draft = draft
+    if draft is not None and draft_place is not None:
+        shown_draft = _shown(draft_place, draft)
     return Machine(
         pair=pair.name,
         target=_shown(target_place, target),
-        draft=None if draft_place is None else _shown(draft_place, str(draft)),
+        draft=shown_draft,
         device=header.device,
         processor=header.processor,
         dtype=header.dtype,

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from ...core.lanes import BASELINE
 from ...core.policy import predicted_tau
@@ -30,7 +31,10 @@ MIN_SHARED_PROMPTS = 4  # shared prompts before a row is given up
 ENOUGH = 3  # shared prompts before a row is called better or as good
 KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
 
-Values = Mapping[int, float]
+RunsByRow: TypeAlias = Mapping[str, Sequence[RaceFigures]]
+"""Key of a row -> its runs."""
+
+Values: TypeAlias = Mapping[int, float]
 """Question -> the logarithm of a row's speed-up there, measured or predicted."""
 
 
@@ -55,31 +59,33 @@ class Findings:
     def table(self) -> tuple[Row, ...]:
         """Derive every row from the findings."""
         quiet_runs = self.quiet_runs()
-        runs = {row.key: _of_row(row.key, self.runs) for row in self.rows}
-        quiet = {row.key: _of_row(row.key, quiet_runs) for row in self.rows}
+        runs = self._by_row(self.runs)
+        quiet = self._by_row(quiet_runs)
         costs = Costs.of(quiet_runs)
         predicted = {row.key: self._predicted_values(row, costs) for row in self.rows}
         marks, eliminated = self._compared(runs, quiet, predicted)
         rows: list[Row] = []
-        for row in self.rows:
-            key = row.key
-            rows.append(
-                Row(
-                    configuration=row,
-                    status=self._status(row, bool(runs[key]), key in eliminated),
-                    mark=marks.get(key),
-                    predicted=self._prediction(row, predicted[key], costs),
-                    measured=self._measured(row, runs[key], quiet[key]),
-                    memory=self.memory.get(row.drafter),
-                    note=self.missing.get(row.drafter, ""),
-                )
+        for configuration in self.rows:
+            key = configuration.key
+            row = Row(
+                configuration=configuration,
+                status=self._status(configuration, bool(runs[key]), key in eliminated),
+                mark=marks.get(key),
+                predicted=self._prediction(configuration, predicted[key], costs),
+                measured=self._measured(configuration, runs[key], quiet[key]),
+                memory=self.memory.get(configuration.drafter),
+                note=self.missing.get(configuration.drafter, ""),
             )
+            rows.append(row)
         return with_reasons(without_hopeless(rows, self.begins))
+
+    def _by_row(self, runs: Sequence[RaceFigures]) -> RunsByRow:
+        return {row.key: _of_row(row.key, runs) for row in self.rows}
 
     def _compared(
         self,
-        runs: Mapping[str, Sequence[RaceFigures]],
-        quiet: Mapping[str, Sequence[RaceFigures]],
+        runs: RunsByRow,
+        quiet: RunsByRow,
         predicted: Mapping[str, Values],
     ) -> tuple[dict[str, Mark], set[str]]:
         """The marks of all rows, and the rows that are given up. runs: of each row. quiet: the runs
@@ -92,19 +98,20 @@ class Findings:
             counted = quiet if any(quiet[key] for key in keys) else runs
             values = {key: prompt_values(counted[key]) for key in keys}
             marks |= marked(values, predicted)
-            eliminated |= {
-                key
-                for key in slower(values)
-                if sum(run.rounds.total() for run in counted[key]) >= MIN_ROUNDS
-            }
+            for key in slower(values):
+                rounds = sum(run.rounds.total() for run in counted[key])
+                if rounds >= MIN_ROUNDS:
+                    eliminated.add(key)
         return marks, eliminated
 
     def _predicted_values(self, row: Configuration, costs: Costs) -> dict[int, float]:
-        speeds = {
-            question: costs.speedup(row.drafter, rounds)
-            for question, rounds in self.predicted.get(row.key, {}).items()
-        }
-        return {question: math.log(speed) for question, speed in speeds.items() if speed}
+        """The logarithm of a row's predicted speed-up on each prompt that has a prediction."""
+        values: dict[int, float] = {}
+        for question, rounds in self.predicted.get(row.key, {}).items():
+            speedup = costs.speedup(row.drafter, rounds)
+            if speedup:
+                values[question] = math.log(speedup)
+        return values
 
     def _status(self, row: Configuration, is_measured: bool, is_eliminated: bool) -> Status:
         if row.drafter in self.missing:
@@ -127,7 +134,9 @@ class Findings:
             # the speed-up of all prompts together, which is what the row's tau and c allow.
             together = costs.speedup(row.drafter, rounds)
             average = math.exp(statistics.fmean(values.values()))
-            speedup = average if together is None else min(average, together)
+            speedup = average
+            if together is not None:
+                speedup = min(average, together)
         return Predicted(
             exact=row.temperature == 0.0,
             speedup=speedup,
@@ -143,22 +152,24 @@ class Findings:
         if not runs:
             return None
         counted = quiet or runs
-        # A greedy repeat has the same rounds again: they are counted once.
-        first_runs = list({run.question: run for run in reversed(counted)}.values())
-        counted_once = counted if row.temperature > 0.0 else first_runs
-        rounds = sum((run.rounds for run in counted_once), Counter())
+        prompts = len({run.question for run in counted})
+        distinct = counted
+        if row.temperature == 0.0:
+            # A greedy repeat has the same rounds again: they are counted once.
+            distinct = _first_on_each_prompt(counted)
+        rounds = sum((run.rounds for run in distinct), Counter())
         metrics = [run.metrics for run in counted]
-        c = [m.c for m in metrics if m.c is not None]
+        costs = [m.c for m in metrics if m.c is not None]
         values = prompt_values(counted)
         return Measured(
             runs=len(runs),
-            prompts=len(first_runs),
-            rate=spread([run.rate for run in counted]),
-            alone_rate=spread([run.alone_rate for run in counted]),
+            prompts=prompts,
+            rate=spread(run.rate for run in counted),
+            alone_rate=spread(run.alone_rate for run in counted),
             speedup=geometric_mean(list(values.values())) if values else None,
             by_kind=self._by_kind(values),
             tau_predicted=_tau_predicted(rounds),
-            c=statistics.median(c) if c else None,
+            c=statistics.median(costs) if costs else None,
             times=_round_times(metrics),
             doubts=len(runs) - len(quiet),
             **figures(rounds),
@@ -166,11 +177,13 @@ class Findings:
 
     def typical_question(self, key: str) -> Question | None:
         """The prompt on which a row had about its usual speed-up; None if it did not run."""
-        values = prompt_values(_of_row(key, self.quiet_runs()) or _of_row(key, self.runs))
+        runs = _of_row(key, self.quiet_runs()) or _of_row(key, self.runs)
+        values = prompt_values(runs)
         if not values:
             return None
         usual = statistics.median(values.values())
-        return self.questions[min(values, key=lambda question: abs(values[question] - usual))]
+        nearest = min(values, key=lambda question: abs(values[question] - usual))
+        return self.questions[nearest]
 
     def _by_kind(self, values: Values) -> dict[str, Estimate]:
         by_kind: dict[str, list[float]] = defaultdict(list)
@@ -181,6 +194,11 @@ class Findings:
 
 def _of_row(key: str, runs: Sequence[RaceFigures]) -> list[RaceFigures]:
     return [run for run in runs if run.key == key]
+
+
+def _first_on_each_prompt(runs: Sequence[RaceFigures]) -> list[RaceFigures]:
+    by_prompt = {run.question: run for run in reversed(runs)}  # a repeat gives way to the first run
+    return list(by_prompt.values())
 
 
 def with_reasons(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -196,7 +214,7 @@ def with_reasons(rows: Sequence[Row]) -> tuple[Row, ...]:
 def _prediction_reason(row: Row, rows: Sequence[Row]) -> str:
     if row.promise is None:
         return "what it costs is not known"
-    best = best_promise(_of_temperature(rows, row.configuration.temperature))
+    best = best_promise(_of_temperature(rows, row.temperature))
     if row.promise < KEEP * best:
         return f"{1 - row.promise / best:.0%} behind the best prediction"
     return "there was no time for it"
@@ -207,7 +225,7 @@ def without_hopeless(
 ) -> tuple[Row, ...]:
     """Leave out unpredictable rows of drafters that lose at every gamma: an adapted gamma would
     lose too. begins: rows that stay."""
-    found = []
+    checked = []
     for row in rows:
         settings = row.configuration
         is_hopeless = row.status == "planned" and _is_far_behind(settings, rows)
@@ -216,21 +234,22 @@ def without_hopeless(
             behind = f"{drafter[:1].upper()}{drafter[1:]} is far behind at every γ"
             note = f"{behind}, so {settings.policy} was not measured."
             row = replace(row, status="left out", note=note)
-        found.append(row)
-    return tuple(found)
+        checked.append(row)
+    return tuple(checked)
 
 
-def _is_far_behind(one: Configuration, rows: Sequence[Row]) -> bool:
+def _is_far_behind(settings: Configuration, rows: Sequence[Row]) -> bool:
     """Whether the drafter loses at every gamma, at the row's temperature, by its predictions."""
-    rivals = _of_temperature(rows, one.temperature)
-    own = [row for row in rivals if row.configuration.drafter == one.drafter]
-    if not all(row.predicted.enough for row in own if row.predicted):
+    rivals = _of_temperature(rows, settings.temperature)
+    rows_of_drafter = [row for row in rivals if row.drafter == settings.drafter]
+    predictions = [row.predicted for row in rows_of_drafter if row.predicted is not None]
+    if not all(prediction.enough for prediction in predictions):
         return False
-    return 0.0 < best_promise(own) < KEEP * best_promise(rivals)
+    return 0.0 < best_promise(rows_of_drafter) < KEEP * best_promise(rivals)
 
 
 def _of_temperature(rows: Sequence[Row], temperature: float) -> list[Row]:
-    return [row for row in rows if row.configuration.temperature == temperature]
+    return [row for row in rows if row.temperature == temperature]
 
 
 def best_promise(rows: Sequence[Row]) -> float:
@@ -240,7 +259,13 @@ def best_promise(rows: Sequence[Row]) -> float:
 
 def prompt_values(runs: Sequence[RaceFigures]) -> dict[int, float]:
     """The logarithm of a row's speed-up on each prompt that it ran on."""
-    return by_prompt(runs, lambda run: math.log(run.speedup) if run.speedup else None)
+
+    def log_speedup(run: RaceFigures) -> float | None:
+        if not run.speedup:
+            return None
+        return math.log(run.speedup)
+
+    return by_prompt(runs, log_speedup)
 
 
 def _tau_predicted(rounds: Rounds) -> float | None:
@@ -267,19 +292,25 @@ def _round_times(metrics: Sequence[Metrics]) -> RoundTimes:
 def difference(values: Values, reference: Values, fewest: int = 2) -> tuple[float, float] | None:
     """The interval of a row's mean advantage over the reference, on the questions that both have;
     None if these are fewer than `fewest`."""
-    shared = sorted(values.keys() & reference.keys())
-    if len(shared) < fewest:
+    advantages = _advantages(values, reference)
+    if len(advantages) < fewest:
         return None
-    return mean_interval(tuple(values[question] - reference[question] for question in shared))
+    return mean_interval(advantages)
 
 
 def advantage(values: Values, reference: Values) -> float | None:
     """The mean advantage of a row over the reference on the questions that both have; None if there
     are none."""
-    shared = values.keys() & reference.keys()
-    if not shared:
+    advantages = _advantages(values, reference)
+    if not advantages:
         return None
-    return statistics.fmean(values[question] - reference[question] for question in shared)
+    return statistics.fmean(advantages)
+
+
+def _advantages(values: Values, reference: Values) -> tuple[float, ...]:
+    """The advantage of a row over the reference on each question that both have."""
+    shared = sorted(values.keys() & reference.keys())
+    return tuple(values[question] - reference[question] for question in shared)
 
 
 def best_row(rows: Mapping[str, Values]) -> str | None:
@@ -288,7 +319,7 @@ def best_row(rows: Mapping[str, Values]) -> str | None:
     ran on more, are not compared."""
     max_prompts = max(map(len, rows.values()), default=0)
     comparable = [key for key, values in rows.items() if values and 2 * len(values) >= max_prompts]
-    comparable.sort(key=lambda key: -len(rows[key]))
+    comparable.sort(key=lambda key: len(rows[key]), reverse=True)
     best: str | None = None
     for key in comparable:
         if best is None or _is_above(rows[key], rows[best]):
@@ -329,14 +360,16 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
     marks: dict[str, Mark] = {best: "best"}
     best_values = values[best]
     max_prompts = max(map(len, values.values()))
+    fewest = min(ENOUGH, len(best_values))
     for key, row_values in values.items():
         if key == best:
             continue
-        interval = difference(row_values, best_values, min(ENOUGH, len(best_values)))
-        # Faster so far, and not the best one only because it ran on too few prompts.
         ran_on_few = 2 * len(row_values) < max_prompts
         is_ahead = (advantage(row_values, best_values) or 0.0) > 0.0
-        if (ran_on_few and is_ahead) or is_open(row_values, best_values, predicted[key]):
+        # Faster so far, and not the best one only because it ran on too few prompts.
+        is_held_back = ran_on_few and is_ahead
+        interval = difference(row_values, best_values, fewest)
+        if is_held_back or is_open(row_values, best_values, predicted[key]):
             marks[key] = "open"
         elif interval is not None and interval[1] >= 0:
             marks[key] = "tied"

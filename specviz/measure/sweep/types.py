@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from typing import Any, Literal, TypeAlias
 
 from ...core.registry import drafter_kind, swept_drafters
@@ -59,7 +60,9 @@ class Configuration:
     def label(self) -> str:
         """The name within a sentence: "draft model, γ 5"."""
         is_acronym = self.name[1:2].isupper()
-        return self.name if is_acronym else self.name[:1].lower() + self.name[1:]
+        if is_acronym:
+            return self.name
+        return self.name[:1].lower() + self.name[1:]
 
     @property
     def title(self) -> str:
@@ -96,20 +99,23 @@ class SweepRequest:
     def configurations(self) -> tuple[Configuration, ...]:
         """Every row, in the order of the table. A policy that adapts gamma has one row for each
         drafter, up to the largest."""
-        gammas = sorted(self.gammas)
-        return tuple(
-            Configuration(drafter, gamma, policy, temperature)
-            for temperature in self.temperatures
-            for drafter in self.drafters
-            for policy in self._policies_of(drafter)
-            for gamma in (gammas if policy == "fixed" else gammas[-1:])
-        )
+        rows = []
+        for temperature, drafter in product(self.temperatures, self.drafters):
+            for policy in self._policies_of(drafter):
+                for gamma in self._gammas_of(policy):
+                    rows.append(Configuration(drafter, gamma, policy, temperature))
+        return tuple(rows)
 
     def _policies_of(self, drafter: str) -> Sequence[str]:
         """A drafter without a model has no confidence: that policy would be `optimal`."""
         if drafter_kind(drafter).has_model:
             return self.policies
         return [policy for policy in self.policies if policy != "confidence"] or ["optimal"]
+
+    def _gammas_of(self, policy: str) -> Sequence[int]:
+        if policy == "fixed":
+            return sorted(self.gammas)
+        return sorted(self.gammas)[-1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +137,9 @@ class Predicted(RoundFigures):
 
     exact: whether the rounds were derived token for token (greedy), else they are expectations.
     speedup: from the rounds and the measured costs of passes, limited by tau and c; None until
-    these costs are known. prompts: the number of texts behind it. enough: whether the costs come
-    from enough rounds to give a row up.
+        these costs are known.
+    prompts: the number of texts behind it.
+    enough: whether the costs come from enough rounds to give a row up.
     """
 
     exact: bool
@@ -156,12 +163,16 @@ class RoundTimes:
 class Measured(RoundFigures):
     """The measured figures of a row; both lanes of each run were interleaved.
 
-    runs: their number. doubts: the number that was delayed by something else on the machine; the
-    figures come from the others, or from all if there are no others. prompts: the number of
-    different ones. rate, alone_rate: tokens per second with drafts and without. speedup: geometric
-    mean over prompts, with a bootstrap interval over prompts; None if all runs are too short to
-    compare. by_kind: the same by kind of prompt. tau_predicted: by the formula, from alpha. c: a
-    draft step in target passes, median over runs.
+    runs: their number.
+    prompts: the number of different ones.
+    rate, alone_rate: tokens per second with drafts and without.
+    speedup: geometric mean over prompts, with a bootstrap interval over prompts; None if all runs
+        are too short to compare.
+    by_kind: the same by kind of prompt.
+    tau_predicted: by the formula, from alpha.
+    c: a draft step in target passes, median over runs.
+    doubts: the number of runs that were delayed by something else on the machine; the figures come
+        from the others, or from all if there are no others.
     """
 
     runs: int
@@ -194,6 +205,21 @@ class Row:
     note: str = ""
 
     @property
+    def key(self) -> str:
+        """The key of its configuration."""
+        return self.configuration.key
+
+    @property
+    def drafter(self) -> str:
+        """The drafter of its configuration."""
+        return self.configuration.drafter
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of its configuration."""
+        return self.configuration.temperature
+
+    @property
     def known(self) -> Measured | Predicted | None:
         """The measured figures, or else the predicted ones."""
         return self.measured or self.predicted
@@ -211,9 +237,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a sweep. rows: every configuration, in the order of the table, also those that
-    are left out later. kinds: the number of prompts by kind. pieces: their estimated number.
-    seconds: the time budget. now: as in `SweepProgress`."""
+    """The plan of a sweep.
+
+    rows: every configuration, in the order of the table, also those that are left out later. kinds:
+    the number of prompts by kind. pieces: their estimated number. seconds: the time budget. now: as
+    in `SweepProgress`.
+    """
 
     rows: tuple[Row, ...]
     kinds: dict[str, int]
@@ -238,10 +267,11 @@ class SweepProgress:
 class EngineSettings:
     """The settings of the best row that another engine can run.
 
-    engine: "transformers", "vLLM", "SGLang" or "llama.cpp". version: of the documentation behind
-    them. source: its address. text: to paste; empty if the engine can run none of the rows that
-    pay. note: sentences on differences, on which row it is if not the best of all, or on why there
-    is no text.
+    engine: "transformers", "vLLM", "SGLang" or "llama.cpp".
+    version: of the documentation behind them. source: its address.
+    text: to paste; empty if the engine can run none of the rows that pay.
+    note: sentences on differences, on which row it is if not the best of all, or on why there is no
+        text.
     """
 
     engine: str
@@ -255,10 +285,13 @@ class EngineSettings:
 class Recommendation:
     """The advice at one temperature.
 
-    best: the row to use; None unless the answer is "speculate". headline: one sentence. reasons:
-    sentences. doubt: sentences on the limits of the measurement, or empty. settings: for each other
-    engine, the best row that it can run. prompt: one of the sweep, on which the best row had about
-    its usual speed-up; empty without a best row.
+    headline: one sentence.
+    reasons: sentences.
+    doubt: sentences on the limits of the measurement, or empty.
+    best: the row to use; None unless the answer is "speculate".
+    settings: for each other engine, the best row that it can run.
+    prompt: one of the sweep, on which the best row had about its usual speed-up; empty without a
+        best row.
     """
 
     temperature: float
@@ -292,9 +325,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine and the models of a sweep. pair, target, draft: names; draft is None if the pair
-    has none. form: of the target's passes. threads: of the target alone. exit_layers: the layers of
-    an early exit, if one is swept. target_place, draft_place: None if only the names are known."""
+    """The machine and the models of a sweep.
+
+    pair, target, draft: names; draft is None if the pair has none.
+    form: of the target's passes.
+    threads: of the target alone.
+    exit_layers: the layers of an early exit, if one is swept.
+    target_place, draft_place: None if only the names are known.
+    """
 
     pair: str
     target: str
@@ -323,9 +361,13 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """The result of a sweep so far. stopped: whether it ended before its plan. spent: seconds of
-    decoding. link: the query of the page's address that sets the first recommended row, or empty.
-    notes: sentences on failures on the way, such as prompts that were left out."""
+    """The result of a sweep so far.
+
+    stopped: whether it ended before its plan.
+    spent: seconds of decoding.
+    link: the query of the page's address that sets the first recommended row, or empty.
+    notes: sentences on failures on the way, such as prompts that were left out.
+    """
 
     request: SweepRequest
     rows: tuple[Row, ...]
