@@ -95,11 +95,12 @@ def verdict(times: Sequence[BatchTimes], alpha: float) -> str:
     for times_of_batch in times:
         batch = times_of_batch.batch
         _, speedup = times_of_batch.best(alpha)
-        if speedup <= 1 and not last_that_paid:
-            return f"Drafts do not pay at {batch}."
-        if speedup <= 1:
+        if speedup > 1:
+            last_that_paid = batch
+        elif last_that_paid:
             return f"Drafts pay at a batch of {last_that_paid}, and no more at {batch}."
-        last_that_paid = batch
+        else:
+            return f"Drafts do not pay at {batch}."
     return f"Drafts pay at every measured batch, up to {last_that_paid}."
 
 
@@ -176,7 +177,9 @@ def batch_report(
         alpha = options.acceptance
         temperature = None
     header = traces[0].header
-    threads = options.threads[-1] if options.threads else most_threads()
+    threads = most_threads()
+    if options.threads:
+        threads = options.threads[-1]
     with computing_threads(threads):
         pair_in_fp32 = in_fp32(pair)
         context = _context(pair_in_fp32, settings.gamma)
@@ -241,15 +244,14 @@ def batch_times(
                 ids = _texts(pair, batch, width)
                 target_seconds[batch, width] += _timed(passes, ids, pair.device)
             steps = BatchedPasses(pair.draft, texts)
-            draft_seconds[batch] += _timed(steps, _texts(pair, batch, 1), pair.device)
-    return tuple(
-        BatchTimes(
-            batch=batch,
-            target=tuple(spread(target_seconds[batch, width]) for width in widths),
-            draft=spread(draft_seconds[batch]),
-        )
-        for batch in batches
-    )
+            next_ids = _texts(pair, batch, 1)
+            draft_seconds[batch] += _timed(steps, next_ids, pair.device)
+    times = []
+    for batch in batches:
+        target = tuple(spread(target_seconds[batch, width]) for width in widths)
+        draft = spread(draft_seconds[batch])
+        times.append(BatchTimes(batch=batch, target=target, draft=draft))
+    return tuple(times)
 
 
 def _timed(passes: BatchedPasses, ids: Tensor, device: torch.device) -> Iterator[float]:
@@ -266,4 +268,5 @@ def _texts(pair: Pair, rows: int, length: int) -> Tensor:
     """Random ids [rows, length], the same in each call."""
     vocab = min(pair.vocab, logit_width(pair.draft_model))
     generator = torch.Generator().manual_seed(rows * length)
-    return torch.randint(vocab, (rows, length), generator=generator).to(pair.device)
+    ids = torch.randint(vocab, (rows, length), generator=generator)
+    return ids.to(pair.device)

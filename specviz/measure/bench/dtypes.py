@@ -17,19 +17,23 @@ def in_fp32(pair: Pair) -> Pair:
     if pair.device.type != "cpu":
         return pair
     target = _converted(pair.target, torch.float32)
-    draft = None if pair.draft is None else _converted(pair.draft, torch.float32)
+    draft = _converted(pair.draft, torch.float32)
     return replace(pair, target=target, draft=draft)
 
 
 def in_one_dtype(pair: Pair) -> Pair:
     """Convert each model to its own dtype throughout, as transformers' own modules need it: where
     matrices were unpacked to 16 bits, norms are in fp32."""
-    target = _converted(pair.target, pair.target.dtype)
-    draft = None if pair.draft is None else _converted(pair.draft, pair.draft.dtype)
-    return replace(pair, target=target, draft=draft)
+    return replace(pair, target=_converted(pair.target), draft=_converted(pair.draft))
 
 
-def _converted(model: Any, dtype: torch.dtype) -> Any:
-    """The model, or a copy of it in `dtype` if it has weights of others."""
-    dtypes = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
-    return model if dtypes <= {dtype} else copy.deepcopy(model).to(dtype)
+def _converted(model: Any, dtype: torch.dtype | None = None) -> Any:
+    """The model, or a copy of it in `dtype`, by default its own, if it has weights of others. The
+    draft may be None, and stays so."""
+    if model is None:
+        return None
+    dtype = dtype or model.dtype
+    weights = [weight for weight in model.parameters() if weight.is_floating_point()]
+    if all(weight.dtype == dtype for weight in weights):
+        return model
+    return copy.deepcopy(model).to(dtype)

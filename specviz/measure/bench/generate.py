@@ -43,7 +43,7 @@ def other_ways(pair: Pair, settings: Settings) -> list[Way]:
     widened = in_fp32(pair)
     if widened.target is not pair.target:
         # min takes the first of equals.
-        candidates = in_one_dtype(pair), widened
+        candidates = [in_one_dtype(pair), widened]
         pair = min(candidates, key=lambda candidate: _trial_seconds(candidate, settings))
     ways = [_generate_way(pair, settings, GENERATE)]
     if settings.gamma and drafter_kind(settings.drafter).predicted == "copied":
@@ -62,7 +62,8 @@ def _trial_seconds(pair: Pair, settings: Settings) -> float:
 
 
 def _generate_way(pair: Pair, settings: Settings, name: str) -> Way:
-    variant = Variant(name, BASELINE if name == GENERATE else SPECULATIVE)
+    lane = BASELINE if name == GENERATE else SPECULATIVE
+    variant = Variant(name, lane)
 
     def write(prompt: TextPrompt) -> Writing:
         ids = pair.encode(prompt, chat=settings.chat)
@@ -80,7 +81,8 @@ def _plain_way(pair: Pair, settings: Settings) -> Way:
             result = generate(pair, prompt, settings)
         prefill = sum(result.trace.header.prefill_seconds[SPECULATIVE].values())
         seconds = prefill + result.rounds[-1].clock
-        return Writing({Variant(PLAIN, SPECULATIVE): result.metrics.emitted / seconds})
+        rate = result.metrics.emitted / seconds
+        return Writing({Variant(PLAIN, SPECULATIVE): rate})
 
     return Way(PLAIN, write)
 
@@ -97,12 +99,13 @@ def generate_seconds(
     target: Any = pair.target
     ids = torch.tensor([list(prompt_ids)], device=target.device)
     assistant = pair.draft if way == ASSISTED else None
+    lookup_tokens = settings.gamma if way == LOOKUP else None
     config: dict[str, Any] = {
         "do_sample": not settings.greedy,
         "max_new_tokens": settings.max_new_tokens,
         "eos_token_id": None,
         "pad_token_id": 0,
-        "prompt_lookup_num_tokens": settings.gamma if way == LOOKUP else None,
+        "prompt_lookup_num_tokens": lookup_tokens,
     }
     if settings.greedy:
         config |= NEUTRAL

@@ -24,10 +24,12 @@ COPIES = ("Memcpy", "Memset")  # how the profiler's names of what computes nothi
 def kernels_by_role(pair: Pair, settings: Settings) -> dict[str, int]:
     """The kernels of a pass of the "target" over one token with its verdict, and of a step of the
     "draft" model, if the pair has one; nothing where no GPU runs them."""
+    models = {"target": pair.target, "draft": pair.draft}
     kernels = {}
-    for role, model in (("target", pair.target), ("draft", pair.draft)):
+    for role, model in models.items():
         if model is not None and model.device.type == "cuda":
-            kernels[role] = _kernels_within(one_pass(pair, model, settings, role))
+            run_pass = one_pass(pair, model, settings, role)
+            kernels[role] = _kernels_within(run_pass)
     return kernels
 
 
@@ -42,7 +44,9 @@ def one_pass(pair: Pair, model: Any, settings: Settings, role: str) -> Callable[
     @torch.inference_mode()
     def pass_of_role() -> object:
         engine.rollback(PROMPT - 1)
-        return path.judge(ids, None) if role == "target" else path.draft(ids, 1)
+        if role == "target":
+            return path.judge(ids, None)
+        return path.draft(ids, 1)
 
     return pass_of_role
 
@@ -60,5 +64,5 @@ def _kernels_within(run_pass: Callable[[], object]) -> int:
 
 def count_kernels(events: Iterable[Any]) -> int:
     """The kernels among the events of torch's profiler."""
-    on_gpu = [event for event in events if event.device_type.name == "CUDA"]
-    return sum(not event.name.startswith(COPIES) for event in on_gpu)
+    names_on_gpu = [event.name for event in events if event.device_type.name == "CUDA"]
+    return sum(not name.startswith(COPIES) for name in names_on_gpu)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from ...core.events import Header
+from ...core.events import Header, Round
 from ...core.lanes import LANE_LABELS, Lane
 from ...core.messages import TextPrompt
 from ...core.pair import Pair
@@ -57,17 +57,21 @@ STEPS = {"target": "a one-token target pass", "draft": "a draft step"}
 class BenchRow:
     """The results for one temperature and number of threads over all prompts and repeats.
 
-    prompts: their number. context: tokens in the cache halfway through a median run.
-    tokens_per_second: by variant, including prefill. speedup: between the lanes, without prefill;
-    the value of a prompt is the median of its repeats, the spread is over prompts. wall_rates,
-    speedup_wall: tokens per second of the lanes, and speed-up, on the wall clock, with engines and
-    texts. A speed-up is None if all runs are too short to compare.
-    alpha, beta, efficiency, tau: over the rounds of all prompts. c: median over prompts.
-    draft_step_seconds, overhead_seconds: medians over rounds. host_seconds: of each lane, by label,
-    the median time between two rounds in which the host works on texts and cards. pass_seconds:
-    medians by the number of tokens in the target pass, including the verdict. identical: the number
-    of prompts on which both lanes wrote the same text; None when sampling. busy_runs: the races
-    that were delayed by something else on the machine.
+    prompts: their number.
+    context: tokens in the cache halfway through a median run.
+    tokens_per_second: by variant, including prefill.
+    speedup: between the lanes, without prefill; the value of a prompt is the median of its repeats,
+        the spread is over prompts. None if all runs are too short to compare.
+    wall_rates, speedup_wall: tokens per second of the lanes, and speed-up, on the wall clock, with
+        engines and texts.
+    alpha, beta, efficiency, tau: over the rounds of all prompts.
+    c: median over prompts.
+    draft_step_seconds, overhead_seconds: medians over rounds.
+    pass_seconds: medians by the number of tokens in the target pass, including the verdict.
+    host_seconds: of each lane, by label, the median time between two rounds in which the host works
+        on texts and cards.
+    identical: the number of prompts on which both lanes wrote the same text; None when sampling.
+    busy_runs: the races that were delayed by something else on the machine.
     """
 
     temperature: float
@@ -126,14 +130,14 @@ def measured(
     ways_by_threads = [replace(way, threads=count) for count in threads for way in ways]
 
     def wait_for_models() -> None:
-        for model in filter(None, (pair.target, pair.draft)):
+        for model in _models(pair):
             wait_for_kernels(model)
 
     samples = list(by_turns(ways_by_threads, prompts, repeats, after_warmup=wait_for_models))
-    rows = [
-        _row(settings, [sample for sample in samples if sample.way.threads == count])
-        for count in threads
-    ]
+    rows = []
+    for count in threads:
+        samples_here = [sample for sample in samples if sample.way.threads == count]
+        rows.append(_row(settings, samples_here))
     best = best_of(settings.temperature, Comparison.of(samples))
     return rows, best, samples[0].race.header
 
@@ -144,11 +148,11 @@ def best_of(temperature: float, comparison: Comparison) -> Best:
     for variant in comparison.rates:
         by_label[variant.label].append(variant)
     best = {label: comparison.best(variants) for label, variants in by_label.items()}
-    ratios = {
-        f"{label} / {reference}": comparison.ratio(best[label], best[reference])
-        for label, reference in COMPARED
-        if label in best and reference in best
-    }
+    ratios = {}
+    for label, reference in COMPARED:
+        if label in best and reference in best:
+            ratio = comparison.ratio(best[label], best[reference])
+            ratios[f"{label} / {reference}"] = ratio
     return Best(
         temperature=temperature,
         threads={label: variant.threads for label, variant in best.items()},
@@ -167,30 +171,23 @@ def _row(settings: Settings, samples: Sequence[Sample]) -> BenchRow:
     rounds = [r for trace in first_traces for r in trace.rounds]
     pooled = compute_metrics(Trace(first_traces[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
-    steps = [r.draft_seconds / len(r.drafted) for r in drafting]
-    by_width: dict[int, list[float]] = defaultdict(list)
-    for r in rounds:
-        by_width[len(r.drafted) + 1].append(r.verify_seconds)
-    metrics = [run.metrics for run in runs]
+    draft_step_seconds = None
+    if drafting:
+        steps = [r.draft_seconds / len(r.drafted) for r in drafting]
+        draft_step_seconds = statistics.median(steps)
     host_seconds = {}
     wall_rates = {}
     for lane, label in LANE_LABELS.items():
         if seconds := _between_rounds(first_traces, lane):
             host_seconds[label] = statistics.median(seconds)
-        wall_rates[label] = spread(
-            m.tokens[lane] / (m.wall_seconds[lane] or math.inf) for m in metrics
-        )
-    identical = None
-    if settings.greedy:
-        identical = sum(
-            trace.end is not None and bool(trace.end.identical) for trace in first_traces
-        )
+        wall_rates[label] = spread(_wall_rate(run.metrics, lane) for run in runs)
+    tokens_per_second = {variant.label: comparison.spread(variant) for variant in comparison.rates}
     return BenchRow(
         temperature=settings.temperature,
         threads=samples[0].way.threads,
         prompts=len(first_traces),
         context=statistics.median_low([_halfway(trace) for trace in first_traces]),
-        tokens_per_second={each.label: comparison.spread(each) for each in comparison.rates},
+        tokens_per_second=tokens_per_second,
         speedup=_over_prompts(runs, spread, lambda m: m.speedup),
         wall_rates=wall_rates,
         speedup_wall=_over_prompts(runs, spread, lambda m: m.speedup_wall),
@@ -199,13 +196,31 @@ def _row(settings: Settings, samples: Sequence[Sample]) -> BenchRow:
         efficiency=pooled.efficiency,
         tau=pooled.tau,
         c=_over_prompts(runs, statistics.median, lambda m: m.c),
-        draft_step_seconds=statistics.median(steps) if steps else None,
-        pass_seconds={width: statistics.median(by_width[width]) for width in sorted(by_width)},
+        draft_step_seconds=draft_step_seconds,
+        pass_seconds=_pass_seconds(rounds),
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
         host_seconds=host_seconds,
-        identical=identical,
+        identical=_identical(first_traces) if settings.greedy else None,
         busy_runs=len(busy_runs(runs)),
     )
+
+
+def _pass_seconds(rounds: Iterable[Round]) -> dict[int, float]:
+    """The median seconds of a target pass, by the number of its tokens."""
+    by_width: dict[int, list[float]] = defaultdict(list)
+    for r in rounds:
+        by_width[len(r.drafted) + 1].append(r.verify_seconds)
+    return {width: statistics.median(seconds) for width, seconds in sorted(by_width.items())}
+
+
+def _wall_rate(metrics: Metrics, lane: Lane) -> float:
+    """Tokens per second on the wall clock; 0 if the trace does not tell."""
+    return metrics.tokens[lane] / (metrics.wall_seconds[lane] or math.inf)
+
+
+def _identical(traces: Iterable[Trace]) -> int:
+    """Count the races in which both lanes wrote the same text."""
+    return sum(trace.end is not None and bool(trace.end.identical) for trace in traces)
 
 
 def _between_rounds(traces: Iterable[Trace], lane: Lane) -> list[float]:
@@ -225,7 +240,9 @@ def _over_prompts(
     """Summarize a figure over prompts, each with the median of its repeats; None if it is None on
     all."""
     values = by_prompt(runs, lambda run: figure(run.metrics))
-    return summary(values.values()) if values else None
+    if not values:
+        return None
+    return summary(values.values())
 
 
 def _halfway(trace: Trace) -> int:
@@ -239,17 +256,20 @@ def lanes_report(
 ) -> dict[str, Any]:
     """Measure at every temperature, print tables, floors and the environment, and return them."""
     acceptance = options.acceptance
-    decide = scripted(acceptance) if acceptance is not None else None
+    decide: Decide | None = None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
     )
-    if decide:
+    if acceptance is not None:
+        decide = scripted(acceptance)
         print(
             f"verdicts are scripted: every draft is kept with probability {acceptance}, "
             "so text, alpha and tau say nothing about these models\n"
         )
     threads = options.threads or thread_counts()
+    if pair.device.type != "cpu":
+        threads = threads[:1]
     rows: list[BenchRow] = []
     best: list[Best] = []
     for temperature in options.temperatures:
@@ -259,7 +279,7 @@ def lanes_report(
             replace(settings, temperature=temperature),
             options.repeats,
             with_generate=not options.lanes_only,
-            threads=threads if pair.device.type == "cpu" else threads[:1],
+            threads=threads,
             decide=decide,
         )
         print(*_lines(rows_here, best_here), "", sep="\n", flush=True)
@@ -345,7 +365,9 @@ def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
 
 
 def _shown_speedup(speedup: Spread | None) -> str:
-    return "too short to compare" if speedup is None else speedup.shown()
+    if speedup is None:
+        return "too short to compare"
+    return speedup.shown()
 
 
 def _environment(pair: Pair, header: Header) -> dict[str, Any]:
@@ -364,13 +386,18 @@ def _environment(pair: Pair, header: Header) -> dict[str, Any]:
     peak_mb = round(torch.cuda.max_memory_allocated() / 2**20)
     if peak_mb:
         environment["peak_gpu_mb"] = peak_mb
-    models = [model for model in (pair.target, pair.draft) if model is not None]
-    startup = round(sum(startup_seconds(model) for model in models), 2)
+    startup = round(sum(map(startup_seconds, _models(pair))), 2)
     if startup:
         environment["startup_seconds"] = startup
     return environment
 
 
+def _models(pair: Pair) -> list[Any]:
+    return [model for model in (pair.target, pair.draft) if model is not None]
+
+
 def _model_and_form(model: dict[str, Any] | None) -> str | None:
     """A model of a header, with the form of its engine."""
-    return f"{model['name']} ({model['form']})" if model else None
+    if not model:
+        return None
+    return f"{model['name']} ({model['form']})"

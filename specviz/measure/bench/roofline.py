@@ -50,39 +50,45 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
         draft_engine = make_engine(pair.draft, pair.vocab).name
         floors_by_role["draft"] = floor(pair.draft, cached, draft_engine, pair.device)
     elif needs == "layers":
-        first_layers = truncated_model(pair.target, best_exit(pair.target, pair.vocab).layers)
+        early_exit = best_exit(pair.target, pair.vocab)
+        first_layers = truncated_model(pair.target, early_exit.layers)
         floors_by_role["draft"] = floor(first_layers, cached, engine, pair.device)
     elif needs == "head" and pair.head is not None:
-        weights = sum(map(parameter_bytes, pair.head.step_parts))
-        size = weights + cached * _head_cache_bytes(pair)
-        floors_by_role["draft"] = _measured(size, cached, pair.device)
+        floors_by_role["draft"] = _head_floor(pair, pair.head, cached)
     return floors_by_role
 
 
-def _head_cache_bytes(pair: Pair) -> int:
-    """As `cache_bytes`; 0 for other heads than EAGLE, whose reads of the cache vary."""
-    head = pair.head
-    if head is None or head.kind != EAGLE:
-        return 0
-    engine = make_head_engine(head, pair.vocab, make_state_engine(pair.target, pair.vocab))
-    width = 4 if engine.name == "compiled" else next(head.parameters()).dtype.itemsize
-    layer = head.config.layer
-    return 2 * int(layer.num_key_value_heads * layer.head_dim * width)  # keys and values
+def _head_floor(pair: Pair, head: Any, cached: int) -> Floor:
+    """Measure the floor of a step of a draft head after `cached` tokens."""
+    size = sum(map(parameter_bytes, head.step_parts))
+    if head.kind == EAGLE:  # other heads read varying parts of the cache: they count as 0
+        target_engine = make_state_engine(pair.target, pair.vocab)
+        engine = make_head_engine(head, pair.vocab, target_engine)
+        layer = head.config.layer
+        numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values
+        weight_dtype = next(head.parameters()).dtype
+        size += cached * int(numbers * _cache_width(engine.name, weight_dtype))
+    return _measured(size, cached, pair.device)
 
 
 def cache_bytes(model: Any, engine: str) -> int:
-    """Count the bytes of keys and values that one token adds to the caches.
-
-    engine: its name. "compiled" caches fp32, whatever the weights.
-    """
-    width = 4 if engine == "compiled" else model.dtype.itemsize
+    """Count the bytes of keys and values that one token adds to the caches. engine: its name."""
     layers = configured_caches(text_config(model)).layers
-    return int(sum(layer.numbers for layer in layers) * width)
+    numbers = sum(layer.numbers for layer in layers)
+    return int(numbers * _cache_width(engine, model.dtype))
+
+
+def _cache_width(engine: str, weight_dtype: torch.dtype) -> int:
+    """Bytes of a number in the cache of an engine. "compiled" caches fp32, whatever the weights."""
+    if engine == "compiled":
+        return 4
+    return weight_dtype.itemsize
 
 
 def floor(model: Any, cached: int, engine: str, device: torch.device) -> Floor:
     """Measure the floor of a pass of this model after `cached` tokens. engine: its name."""
-    return _measured(pass_bytes(model) + cached * cache_bytes(model, engine), cached, device)
+    size = pass_bytes(model) + cached * cache_bytes(model, engine)
+    return _measured(size, cached, device)
 
 
 @torch.inference_mode()
@@ -94,4 +100,4 @@ def _measured(size: int, cached: int, device: torch.device) -> Floor:
         buffer.sum()
         seconds.append(now(device) - start)
     rate = size / min(seconds[WARMUP:])
-    return Floor(size / rate, size, cached, rate)
+    return Floor(seconds=size / rate, bytes=size, cached=cached, bytes_per_second=rate)

@@ -24,6 +24,7 @@ from ...remote.address import server_address
 from ...remote.identity import served_models
 from ...remote.wire import Server
 from ...runs.tables import rate_line
+from ...runs.trace import Trace
 from ...sides.watched.watching import recognised
 from ..races import race_way
 from ..samples import HERE, Comparison, Sample, Variant, Way, Writing, by_turns
@@ -60,14 +61,19 @@ class ServerReport:
         best = comparison.best
         ours = [variant for variant in comparison.rates if variant.who == HERE]
         yield self._ratio_line(best(ours), best(ours, BASELINE))
-        rivals_of_all = [variant for variant in comparison.rates if variant.who != HERE]
-        for _, variants in groupby(sorted(rivals_of_all, key=_engine), key=_engine):
-            rivals = list(variants)
+        for rivals in self._rivals_by_engine():
             lanes = sorted({variant.lane for variant in rivals})
             for lane in lanes:
                 yield self._ratio_line(best(ours, lane), best(rivals, lane))
             if len(lanes) == len(LANES):
                 yield self._ratio_line(best(rivals, SPECULATIVE), best(rivals, BASELINE))
+
+    def _rivals_by_engine(self) -> Iterator[list[Variant]]:
+        """The variants of all servers, a list for each engine."""
+        rivals = [variant for variant in self.comparison.rates if variant.who != HERE]
+        rivals.sort(key=_engine)
+        for _, rivals_of_engine in groupby(rivals, key=_engine):
+            yield list(rivals_of_engine)
 
     def _ratio_line(self, variant: Variant, reference: Variant) -> str:
         ratio = self.comparison.ratio(variant, reference)
@@ -75,9 +81,12 @@ class ServerReport:
 
     def to_dict(self) -> dict[str, Any]:
         """All variants with their spreads, and where texts part, ready for JSON."""
-        spreads = {variant: self.comparison.spread(variant) for variant in self.comparison.rates}
+        rows = []
+        for variant in self.comparison.rates:
+            spread = self.comparison.spread(variant)
+            rows.append(asdict(variant) | asdict(spread))
         return {
-            "rows": [asdict(variant) | asdict(spread) for variant, spread in spreads.items()],
+            "rows": rows,
             "same_texts": {who: self.prompts - len(parted) for who, parted in self.parted.items()},
             "parted": self.parted,
             "prompts": self.prompts,
@@ -119,9 +128,10 @@ class RivalServer:
             seconds = self._answer_seconds(ids, count)
             if seconds > seconds_of_one:
                 rates[WHOLE] = (count - 1) / (seconds - seconds_of_one)
-            by_variant = {
-                Variant(f"{self.who}, {timing}", self.lane): rate for timing, rate in rates.items()
-            }
+            by_variant = {}
+            for timing, rate in rates.items():
+                variant = Variant(f"{self.who}, {timing}", self.lane)
+                by_variant[variant] = rate
             return Writing(by_variant, text=text)
 
         return Way(self.who, write)
@@ -159,9 +169,11 @@ class RivalServer:
             usage = chunk.get("usage") or usage
             timings = chunk.get("timings") or timings
         tokens = usage.get("completion_tokens") or count
+        if not choices:
+            tokens = 0
         if len(choices) < 2 or tokens != count:
             raise ServerError(
-                f"{server.shown} streamed {tokens if choices else 0} tokens instead of "
+                f"{server.shown} streamed {tokens} tokens instead of "
                 f"{count}: it must take prompts of token ids, and ignore_eos."
             )
         rates: dict[str, float] = {}
@@ -175,7 +187,8 @@ class RivalServer:
             # A step that speculates may bring several tokens.
             first_tokens = len(first.get("token_ids") or [0])
             rates[STREAMED] = (tokens - first_tokens) / (end - begin)
-        return rates, "".join(str(choice.get("text", "")) for _, choice in choices)
+        text = "".join(str(choice.get("text", "")) for _, choice in choices)
+        return rates, text
 
 
 def servers_report(
@@ -220,13 +233,20 @@ def compare_with_servers(
     ways = [replace(race, threads=threads) for threads in thread_counts()]
     ways += [server.way(pair, settings) for server in servers]
     samples = list(by_turns(ways, prompts, repeats))
-    return ServerReport(Comparison.of(samples), parted_texts(samples), len(prompts))
+    return ServerReport(
+        comparison=Comparison.of(samples),
+        parted=parted_texts(samples),
+        prompts=len(prompts),
+    )
 
 
 def parted_texts(samples: Sequence[Sample]) -> dict[str, list[int]]:
     """Compare the texts of servers with those of the races on the same prompts: `parted` of a
     `ServerReport`."""
-    traces = {each.prompt: each.writing.trace for each in samples if each.writing.trace}
+    traces: dict[int, Trace] = {}
+    for sample in samples:
+        if sample.writing.trace is not None:
+            traces[sample.prompt] = sample.writing.trace
     parted: dict[str, dict[int, int | None]] = defaultdict(dict)  # by server and prompt
     for sample in samples:
         if sample.writing.text is not None:

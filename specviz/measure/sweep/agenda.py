@@ -115,8 +115,8 @@ def rows_to_begin_with(pair: Pair, rows: Sequence[Configuration]) -> frozenset[s
     for row in rows:
         if row.drafter != usual.drafter:
             continue
-        known = nearest.get(row.temperature)
-        if known is None or distance(row) < distance(known):
+        nearest_so_far = nearest.get(row.temperature)
+        if nearest_so_far is None or distance(row) < distance(nearest_so_far):
             nearest[row.temperature] = row
     return frozenset(row.key for row in nearest.values())
 
