@@ -24,17 +24,21 @@ def lossless_verdict(
             worst = min(refused, key=lambda test: test.p_value or 0.0)
             reasons.append(f"{worst.name}: p = {worst.p_value:.2g}")
         return Verdict(
-            "lossless", "no", f"No: {'; '.join(reasons)}.", evidence, _doubt_of_no(greedy, sampled)
+            question="lossless",
+            answer="no",
+            sentence=f"No: {'; '.join(reasons)}.",
+            evidence=evidence,
+            doubt=_doubt_of_no(greedy),
         )
     because = _untold(greedy, sampled, note)
     if because:
         known = _known(greedy, sampled)
         return Verdict(
-            "lossless",
-            "cannot be told",
-            f"It cannot be told, because {because}.{known}",
-            evidence,
-            doubt,
+            question="lossless",
+            answer="cannot be told",
+            sentence=f"It cannot be told, because {because}.{known}",
+            evidence=evidence,
+            doubt=doubt,
         )
     tokens = sum(check.tokens for check in greedy)
     samples = max(test.samples for test in sampled)
@@ -42,14 +46,16 @@ def lossless_verdict(
         f"Yes: {tokens} greedy tokens are the target's, and {samples} sampled texts have its "
         "distribution, as far as this many can tell."
     )
-    return Verdict("lossless", "yes", sentence, evidence, doubt)
+    return Verdict(
+        question="lossless", answer="yes", sentence=sentence, evidence=evidence, doubt=doubt
+    )
 
 
 def _is_refused(test: Sampled) -> bool:
     return test.p_value is not None and test.p_value < SIGNIFICANCE
 
 
-def _doubt_of_no(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
+def _doubt_of_no(greedy: Sequence[Greedy]) -> str:
     if any(check.faults for check in greedy):
         return ""
     return f"A server that keeps the distribution is refused once in {1 / SIGNIFICANCE:,.0f} tests."
