@@ -219,12 +219,14 @@ def _positions(
     """Bars of one lane with drafts; of several, a line each."""
     drafted = [lane for lane in lanes if lane != BASELINE]
     is_wide = max((len(line["x"]) for line in points), default=0) > MAX_NUMBERED
+    values_over_bars = "" if is_wide else "%{y:.2f}"
+    tick_distance = 8 if is_wide else 1
     if len(drafted) == 1:
         figure.add_bar(
             **points[0],
             name="α",
             marker={"color": ink["accepted"], "line": {"width": 0}, "cornerradius": 2},
-            texttemplate="" if is_wide else "%{y:.2f}",
+            texttemplate=values_over_bars,
             textfont={"size": 10},
             textposition="outside",
             textangle=0,
@@ -235,7 +237,7 @@ def _positions(
         _add_lanes(figure, points, drafted, lanes, ink, mode="lines+markers")
     figure.update_layout(bargap=0.32, hovermode="closest")
     figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
-    figure.update_xaxes(title_text="place in the draft", dtick=8 if is_wide else 1)
+    figure.update_xaxes(title_text="place in the draft", dtick=tick_distance)
     figure.update_yaxes(range=[0, 1.3])
 
 

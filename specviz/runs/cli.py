@@ -152,7 +152,7 @@ def check(options: argparse.Namespace) -> int:
         print(*map(escaped, rerun_lines(comparison)), sep="\n")
         differs = differs or not comparison.same
     print(UNVERIFIED)
-    return 1 if differs else 0
+    return int(differs)
 
 
 def pair_named(header: Header) -> str:
@@ -163,7 +163,8 @@ def pair_named(header: Header) -> str:
     if target == BUILTIN_TARGET:
         return "builtin"
     model = target.partition(",")[0]
-    rows = [row for row in named_pairs() if row.is_packed and row.target.name.endswith(f"/{model}")]
+    packed_rows = [row for row in named_pairs() if row.is_packed]
+    rows = [row for row in packed_rows if row.target.name.endswith(f"/{model}")]
     # Rows may share files: one runs the target in its stored format, another unpacks it.
     as_stored = "weights" in header.target
     rows.sort(key=lambda row: (row.target_dtype is None) != as_stored)

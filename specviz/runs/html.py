@@ -197,9 +197,10 @@ def standalone_html(trace: Trace, *, is_small: bool = False, is_packed_later: bo
     is_packed_later: leave compressible parts unpacked, since the caller packs the page.
     """
     address_of = _readable_address if is_packed_later else _short_address
-    scripts = {
-        name: address_of(path) for name, path in modules().items() if not name.startswith(SERVED)
-    }
+    scripts = {}
+    for name, path in modules().items():
+        if not name.startswith(SERVED):
+            scripts[name] = address_of(path)
     import_map = _json({"imports": scripts})
     config = CONFIG | {"vocabulary": vocabulary()}
     values = _json(trace.to_dict())
@@ -207,18 +208,21 @@ def standalone_html(trace: Trace, *, is_small: bool = False, is_packed_later: bo
     if is_small:
         sheets = SMALL_SHEETS
         classes = "sv-standalone sv-embed"
-        plain_trace = values if is_packed_later else ""
-        packed_trace = "" if is_packed_later else _packed(values.encode())
         plotly = ""
     else:
         config["figures"] = all_figures(trace)
         sheets = SHEETS
         classes = "sv-standalone"
+        plotly = _packed_plotly()
+    if is_small and not is_packed_later:
+        plain_trace = ""
+        packed_trace = _packed(values.encode())
+    else:
         plain_trace = values
         packed_trace = ""
-        plotly = _packed_plotly()
+    script_hashes = f"{_script_hash(import_map)} {_script_hash(_START)}"
     return _PAGE.format(
-        policy=_POLICY.format(f"{_script_hash(import_map)} {_script_hash(_START)}"),
+        policy=_POLICY.format(script_hashes),
         title=html.escape(_page_title(trace)),
         style=css_variables() + styles(sheets),
         classes=classes,
@@ -253,8 +257,8 @@ def _title(prompt: str) -> str:
     line = " ".join(prompt.split())
     if len(line) <= MAX_TITLE:
         return line
-    words = line[: MAX_TITLE + 1].rsplit(" ", 1)
-    beginning = words[0] if len(words) > 1 else line[:MAX_TITLE]
+    whole_words, space, _ = line[: MAX_TITLE + 1].rpartition(" ")
+    beginning = whole_words if space else line[:MAX_TITLE]
     return beginning.rstrip(" .,;:") + "…"
 
 
@@ -322,10 +326,11 @@ def modules_asked_again(start: str = "specviz/page.js") -> dict[str, str]:
     """
     first = set(first_modules(start))
     later = {name: path for name, path in modules().items() if path not in first}
-    return {
-        name.removeprefix(ROOM): _with_relative_imports(name, path.read_text("utf-8"), set(later))
-        for name, path in later.items()
-    }
+    texts = {}
+    for name, path in later.items():
+        text = path.read_text("utf-8")
+        texts[name.removeprefix(ROOM)] = _with_relative_imports(name, text, set(later))
+    return texts
 
 
 def _with_relative_imports(module: str, text: str, targets: set[str]) -> str:

@@ -94,9 +94,9 @@ def _check_rounds(trace: Trace) -> None:
         last = last_rounds.get(r.lane)
         emitted[r.lane] += len(r.emitted)
         fault = _times_fault(r, last) or _counts_fault(r, last)
-        most_drafted = 0 if r.lane == BASELINE else settings.gamma
-        if not is_watched and len(r.drafted) > most_drafted:
-            fault = f"it has {len(r.drafted)} drafted tokens where {most_drafted} may be"
+        max_drafted = 0 if r.lane == BASELINE else settings.gamma
+        if not is_watched and len(r.drafted) > max_drafted:
+            fault = f"it has {len(r.drafted)} drafted tokens where {max_drafted} may be"
         if not fault and emitted[r.lane] > settings.max_new_tokens:
             fault = f"the lane has emitted more than max_new_tokens, {settings.max_new_tokens}"
         if fault:
@@ -147,20 +147,19 @@ def _counts_fault(r: Round, last: Round | None) -> str:
         return "it comes after a round that ended its lane"
     outcomes = [token.outcome for token in r.drafted]
     accepted = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
-    is_rejected = outcomes[accepted : accepted + 1] == ["rejected"]
-    if any(outcome != "ignored" for outcome in outcomes[accepted + is_rejected :]):
+    after_accepted = outcomes[accepted:]
+    is_rejected = after_accepted[:1] == ["rejected"]
+    ignored = after_accepted[1:] if is_rejected else after_accepted
+    if any(outcome != "ignored" for outcome in ignored):
         return "its drafted tokens are not accepted ones, one rejected, ignored ones"
-    all_accepted = accepted == len(outcomes)
-    if r.last is None:
-        # A text may end within the accepted drafts.
-        if not is_rejected and accepted:
-            return ""
-    elif r.last.outcome == "untold" and all_accepted:
+    ends_in_drafts = r.last is None and accepted > 0 and not is_rejected
+    is_untold = r.last is not None and r.last.outcome == "untold" and not after_accepted
+    if ends_in_drafts or is_untold:
         return ""
     expected = "corrected" if is_rejected else "bonus"
     if r.last is None or r.last.outcome != expected:
         return f"its last token must be one that is {expected}"
-    if not all_accepted and not is_rejected:
+    if expected == "bonus" and after_accepted:
         return "it emits a bonus although not all drafted tokens were accepted"
     return ""
 
@@ -192,10 +191,13 @@ def _token_fault(token: Token, settings: Settings, *, is_drawn: bool) -> str:
         return "q is 0, but a draft never draws a token of probability 0"
     if settings.rule != "token" or u is None:
         return ""
-    is_accepted = token.outcome == "accepted"
-    rounding = 1 + ROUNDING if is_accepted else 1 - ROUNDING
-    if (u < p / q * rounding) != is_accepted:
-        return f"it was {token.outcome} with u = {u:.6g} and p / q = {p / q:.6g}"
+    threshold = p / q
+    if token.outcome == "accepted":
+        is_right = u < threshold * (1 + ROUNDING)
+    else:
+        is_right = u >= threshold * (1 - ROUNDING)
+    if not is_right:
+        return f"it was {token.outcome} with u = {u:.6g} and p / q = {threshold:.6g}"
     return ""
 
 
@@ -226,6 +228,7 @@ def _check_end(trace: Trace, end: End) -> None:
 
 
 def _check_agreement(trace: Trace, end: End, lane: Lane) -> None:
+    """Check the recorded comparison of a lane's text with the baseline's."""
     recorded = end.agreement(lane)
     can_compare = trace.header.settings.greedy and BASELINE in trace.lanes
     is_stopped = "stopped" in end.reasons.values()
@@ -244,7 +247,9 @@ def _check_agreement(trace: Trace, end: End, lane: Lane) -> None:
 
 
 def _index_of(divergence: Divergence | None) -> int | None:
-    return None if divergence is None else divergence.index
+    if divergence is None:
+        return None
+    return divergence.index
 
 
 def _margin_of(divergence: Divergence | None) -> float:

@@ -99,23 +99,24 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
 
     chances = [_chance(token) for token in drafted if token.beta is not None]
     c = _cost_ratio(rounds, baseline_rounds)
-    # In target passes; 0 if the cost of a draft step is unknown, and nothing is predicted then.
-    cost = sum(len(r.drafted) * c + 1 for r in rounds) if c is not None else 0
+    cost = 0.0  # in target passes; 0 if that of a draft step is unknown: nothing is predicted then
+    if c is not None:
+        cost = sum(len(r.drafted) * c + 1 for r in rounds)
 
-    ours = _totals(trace, name)
-    theirs = _totals(trace, BASELINE)
-    lanes = {name: ours, BASELINE: theirs}
+    speculative = _totals(trace, name)
+    baseline = _totals(trace, BASELINE)
+    lanes = {name: speculative, BASELINE: baseline}
     speedup = None
     speedup_end_to_end = None
     speedup_wall = None
-    if ours.can_compare and theirs.can_compare:
-        speedup = _speedup(theirs.pace, ours.pace)
-        speedup_end_to_end = _speedup(theirs.pace_with_prefill, ours.pace_with_prefill)
-        speedup_wall = _speedup(theirs.pace_on_the_wall, ours.pace_on_the_wall)
+    if speculative.can_compare and baseline.can_compare:
+        speedup = _speedup(baseline.pace, speculative.pace)
+        speedup_end_to_end = _speedup(baseline.pace_with_prefill, speculative.pace_with_prefill)
+        speedup_wall = _speedup(baseline.pace_on_the_wall, speculative.pace_on_the_wall)
     return Metrics(
         counts=counts,
         drafted=len(drafted),
-        emitted=ours.tokens,
+        emitted=speculative.tokens,
         rounds=len(rounds),
         alpha=alpha,
         efficiency=efficiency,
@@ -147,12 +148,12 @@ class _Totals:
     trace does not tell.
     """
 
-    rounds: int
-    tokens: int
-    timed_tokens: int
-    seconds: float
-    prefill_seconds: float
-    wall_seconds: float | None
+    rounds: int = 0
+    tokens: int = 0
+    timed_tokens: int = 0
+    seconds: float = 0.0
+    prefill_seconds: float = 0.0
+    wall_seconds: float | None = None
 
     @property
     def can_compare(self) -> bool:
@@ -177,19 +178,21 @@ class _Totals:
 
 def _totals(trace: Trace, lane: Lane) -> _Totals:
     rounds = trace.lane(lane)
+    prefill_seconds = sum(trace.header.prefill_seconds.get(lane, {}).values())
+    if not rounds:
+        return _Totals(prefill_seconds=prefill_seconds)
     tokens = sum(len(r.emitted) for r in rounds)
     timed_tokens = tokens
-    prefill_seconds = sum(trace.header.prefill_seconds.get(lane, {}).values())
-    if rounds and rounds[0].reads_prompt:
+    if rounds[0].reads_prompt:
         timed_tokens -= len(rounds[0].emitted)
         prefill_seconds = rounds[0].wall or 0.0
     return _Totals(
         rounds=len(rounds),
         tokens=tokens,
         timed_tokens=timed_tokens,
-        seconds=rounds[-1].clock if rounds else 0.0,
+        seconds=rounds[-1].clock,
         prefill_seconds=prefill_seconds,
-        wall_seconds=rounds[-1].wall if rounds else None,
+        wall_seconds=rounds[-1].wall,
     )
 
 
@@ -224,7 +227,9 @@ def _cost_ratio(rounds: Sequence[Round], baseline_rounds: Sequence[Round]) -> fl
     draft_seconds = sum(r.draft_seconds for r in drafting)
     step = ratio(draft_seconds, sum(len(r.drafted) for r in drafting))
     target_pass = ratio(sum(r.verify_seconds for r in baseline_rounds), len(baseline_rounds))
-    return step / target_pass if step and target_pass else None
+    if not step or not target_pass:
+        return None
+    return step / target_pass
 
 
 def _predicted(rounds: Sequence[Round], alpha: float | None, cost: float) -> float | None:

@@ -39,7 +39,8 @@ def watch(events: Iterable[Event]) -> Trace:
     that plays the race again; elsewhere rounds are printed as lines.
     """
     display = _notebook_display()
-    with closing(events) if hasattr(events, "close") else nullcontext():  # type: ignore[type-var]
+    close: Any = closing if hasattr(events, "close") else nullcontext
+    with close(events):
         if display is None:
             return print_race(events, color=sys.stdout.isatty())
         return _shown_in_cell(events, display)
@@ -49,8 +50,7 @@ def _notebook_display() -> Any:
     """IPython's `display`, if this is the kernel of a notebook, else None. IPython is never
     imported: a notebook has imported it already."""
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    if getattr(shell, "kernel", None) is None:
+    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:
         return None
     from IPython.display import display
 
@@ -82,7 +82,9 @@ class Picture:
     def __repr__(self) -> str:
         if self.trace is None:
             return "reading the prompt"
-        return "\n".join(metric_lines(self.trace)) if self.trace.end else repr(self.trace)
+        if self.trace.end is None:
+            return repr(self.trace)
+        return "\n".join(metric_lines(self.trace))
 
     def _repr_html_(self) -> str:
         if self.trace is None:
@@ -100,14 +102,15 @@ def _parts(trace: Trace) -> Iterator[str]:
 
 
 def _headline(trace: Trace) -> str:
+    is_over = trace.end is not None
     if len(trace.header.speculative) > 1:
-        return "Times the speed of the target alone, by lane." if trace.end else WRITING
+        return "Times the speed of the target alone, by lane." if is_over else WRITING
     speedup = compute_metrics(trace).speedup
     if speedup is None:
-        return "Too short to compare." if trace.end else WRITING
-    so_far = "" if trace.end else ", so far"
+        return "Too short to compare." if is_over else WRITING
     ratio = f'<b style="font-size: 2em">{shown_number(speedup, 2)}×</b>'
-    return f"{ratio} the speed of the target alone{so_far}"
+    headline = f"{ratio} the speed of the target alone"
+    return headline if is_over else f"{headline}, so far"
 
 
 def _lane(trace: Trace, lane: Lane) -> Iterator[str]:
@@ -119,7 +122,10 @@ def _lane(trace: Trace, lane: Lane) -> Iterator[str]:
     if len(tokens) > MAX_SHOWN:
         yield "…"
     for token in tokens[-MAX_SHOWN:]:
-        yield html.escape(token.text) if lane == BASELINE else _marked(token)
+        if lane == BASELINE:
+            yield html.escape(token.text)
+        else:
+            yield _marked(token)
     yield "</p></div>"
 
 

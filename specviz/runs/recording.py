@@ -81,35 +81,37 @@ def file_summary(path: str | Path) -> str:
     Raises `TraceError`, with the file's name, if `read_recording` rejects it.
     """
     trace, raw = read_file(path)
-    tokens = sum(len(r.emitted) for r in trace.rounds)
-    interrupted = "" if trace.end else " (interrupted)"
+    tokens = f"{sum(len(r.emitted) for r in trace.rounds)} tokens"
+    if trace.end is None:
+        tokens += " (interrupted)"
     digest = digest_of(_parsed(_unpacked(raw, MAX_UNPACKED)))
     return (
-        f"{Path(path).name}: {len(raw):,} bytes, {len(trace.rounds)} rounds, {tokens} tokens"
-        f"{interrupted}, {trace.header.device}, {trace.header.date}, {digest}"
+        f"{Path(path).name}: {len(raw):,} bytes, {len(trace.rounds)} rounds, {tokens}, "
+        f"{trace.header.device}, {trace.header.date}, {digest}"
     )
 
 
-def _unpacked(raw: bytes, most: int) -> bytes:
+def _unpacked(raw: bytes, limit: int) -> bytes:
+    """The bytes of a file's JSON, at most `limit`."""
     if raw[:2] == GZIP:
         unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # 16: gzip only
         try:
-            raw = unpacker.decompress(raw, most + 1)
+            raw = unpacker.decompress(raw, limit + 1)
         except zlib.error:
             raise TraceError(f"this file's gzip data is damaged; {ADVICE}.") from None
-        if len(raw) <= most and not unpacker.eof:
+        if len(raw) <= limit and not unpacker.eof:
             raise TraceError(f"this file is cut off: its gzip data has no end; {ADVICE}.")
         if unpacker.unused_data:
             raise TraceError(f"this file goes on after the end of its gzip data; {ADVICE}.")
-    if len(raw) > most:
-        raise _too_large("this file unpacks to", most)
+    if len(raw) > limit:
+        raise _too_large("this file unpacks to", limit)
     return raw
 
 
-def _too_large(beginning: str, most: int) -> TraceError:
-    """The error for a file that is too large. most: the limit in bytes."""
+def _too_large(beginning: str, limit: int) -> TraceError:
+    """The error for a file that is too large. limit: in bytes."""
     return TraceError(
-        f"{beginning} more than {most / 2**20:.3g} MiB, the most a recording may have here; "
+        f"{beginning} more than {limit / 2**20:.3g} MiB, the most a recording may have here; "
         "record a shorter run."
     )
 

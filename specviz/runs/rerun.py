@@ -118,18 +118,20 @@ class Rerun:
         first = self.changes[0]
         for change in self.changes:
             is_of_first_round = (change.lane, change.index) == (first.lane, first.index)
-            if is_of_first_round and change.tokens is not None and change.is_of_other_tokens:
-                if not self.recorded.header.settings.greedy:
-                    return True  # all earlier values agreed, or they would be the first change
-                _, token = change.tokens
-                margin = margin_of(token)
-                return margin is not None and margin < NEAR
+            if not is_of_first_round or change.tokens is None or not change.is_of_other_tokens:
+                continue
+            if not self.recorded.header.settings.greedy:
+                return True  # all earlier values agreed, or they would be the first change
+            _, token = change.tokens
+            margin = margin_of(token)
+            return margin is not None and margin < NEAR
         return False
 
 
 def rerun(recorded: Trace, pair: Pair) -> Rerun:
     """Run a recorded race once more with this pair, and compare. Raises as `rerun_events` does."""
-    return compared(recorded, Trace.from_events(rerun_events(recorded.header, pair)))
+    again = Trace.from_events(rerun_events(recorded.header, pair))
+    return compared(recorded, again)
 
 
 def rerun_events(header: Header, pair: Pair) -> Iterator[Event]:
@@ -156,7 +158,9 @@ def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
 
     lists: whether the recording has the likeliest tokens of each position.
     """
-    numbers = (*NUMBERS, *TOPS) if lists else NUMBERS
+    numbers: tuple[str, ...] = NUMBERS
+    if lists:
+        numbers += TOPS
     rounding = _rounding(recorded, again)
     changes = list(_changed("header", _facts(recorded.header), _facts(again.header)))
     for lane in recorded.lanes:
@@ -164,7 +168,12 @@ def compared(recorded: Trace, again: Trace, *, lists: bool = True) -> Rerun:
     if not changes:
         changes += _changed("end", _end_facts(recorded), _end_facts(again))
     elsewhere = _elsewhere(_machine(recorded.header), _machine(again.header))
-    return Rerun(recorded, again, tuple(changes), tuple(elsewhere))
+    return Rerun(
+        recorded=recorded,
+        again=again,
+        changes=tuple(changes),
+        elsewhere=tuple(elsewhere),
+    )
 
 
 def rerun_lines(comparison: Rerun) -> Iterator[str]:
@@ -247,10 +256,9 @@ def _machine(header: Header) -> dict[str, object]:
 def _elsewhere(recorded: Mapping[str, object], here: Mapping[str, object]) -> Iterator[str]:
     for name, fact in recorded.items():
         if fact != here[name]:
-            yield (
-                f"it was made with {name} {fact or 'unknown'}, and here it is "
-                f"{here[name] or 'none'}"
-            )
+            made_with = fact or "unknown"
+            is_here = here[name] or "none"
+            yield f"it was made with {name} {made_with}, and here it is {is_here}"
 
 
 def _is_same_token(recorded: Token, again: Token) -> bool:
@@ -265,9 +273,12 @@ def _rounding(recorded: Trace, again: Trace) -> float:
         for r, other in zip(recorded.lane(lane), again.lane(lane), strict=False):
             for token, other_token in zip(r.tokens, other.tokens, strict=False):
                 deviations += _deviations(token, other_token)
-    usual = sorted(deviations)[len(deviations) * 9 // 10] if deviations else 0.0
-    most = MAX_ROUNDING.get(recorded.header.dtype, MAX_ROUNDING_HALF)
-    return max(MIN_ROUNDING, min(TIMES_USUAL * usual, most))
+    usual = 0.0
+    if deviations:
+        ninth_decile = len(deviations) * 9 // 10
+        usual = sorted(deviations)[ninth_decile]
+    limit = MAX_ROUNDING.get(recorded.header.dtype, MAX_ROUNDING_HALF)
+    return max(MIN_ROUNDING, min(TIMES_USUAL * usual, limit))
 
 
 def _deviations(token: Token, other: Token) -> Iterator[float]:
@@ -289,11 +300,11 @@ def _lane_changes(
     for r, other in zip_longest(rounds, other_rounds):
         if r is None:
             name = round_name(lane, other.index)
-            yield Change(name, "it is not there", "it is there", lane, other.index)
+            yield Change(name, "it is not there", "it is there", lane=lane, index=other.index)
             return
         if other is None:
             name = round_name(lane, r.index)
-            yield Change(name, "it is there", "it is not there", lane, r.index)
+            yield Change(name, "it is there", "it is not there", lane=lane, index=r.index)
             return
         yield from _round_changes(r, other, rounding, numbers)
 
@@ -304,8 +315,9 @@ def _round_changes(
     name = round_name(r.lane, r.index)
     for position, tokens in enumerate(zip(r.tokens, other.tokens, strict=False), 1):
         token, other_token = tokens
-        is_last = position > len(r.drafted)
-        token_name = f"the {token.outcome} token" if is_last else f"drafted token {position}"
+        token_name = f"drafted token {position}"
+        if position > len(r.drafted):
+            token_name = f"the {token.outcome} token"
         for field, was, now in _token_changes(token, other_token, rounding, numbers):
             yield Change(f"{name}, {token_name}, {field}", was, now, r.lane, r.index, tokens)
         if not _is_same_token(token, other_token):
@@ -355,6 +367,7 @@ def _alike(top: Sequence[Choice], other: Sequence[Choice], rounding: float) -> b
 def _is_within(
     top: Sequence[Choice], other: Sequence[Choice], least: float, rounding: float
 ) -> bool:
+    """least: the probability of what `other` leaves out."""
     by_id = {choice.id: choice for choice in other}
     for choice in top:
         same = by_id.get(choice.id, Choice(choice.id, choice.text, least))

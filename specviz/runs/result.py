@@ -35,8 +35,9 @@ class Result:
 
     def __repr__(self) -> str:
         """The beginning of the text, with numbers of tokens and rounds."""
-        text = self.text
-        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+        shown = self.text
+        if len(shown) > SHOWN:
+            shown = f"{shown[:SHOWN]}…"
         drafted = sum(len(r.drafted) for r in self.rounds)
         tokens = sum(len(r.emitted) for r in self.rounds)
         return (
@@ -86,14 +87,16 @@ def generate(
     texts = memory_ids(pair, memory, [settings])
     ids = pair.encode(prompt, chat=settings.chat)
     events = decode(pair, ids, settings, SPECULATIVE, LaneOptions(memory=texts))
-    first = next(events)
-    assert isinstance(first, Prefilled)
+    prefilled = next(events)
+    assert isinstance(prefilled, Prefilled)
     rounds, reason = _written(events)
     lanes = {SPECULATIVE: settings}
-    asked = pair.messages_of(prompt, settings.chat)
-    header = header_of(pair, ids, lanes, "sequential", {SPECULATIVE: first}, texts, asked)
+    messages = pair.messages_of(prompt, settings.chat)
+    header = header_of(pair, ids, lanes, "sequential", {SPECULATIVE: prefilled}, texts, messages)
     trace = Trace(header, rounds, End({SPECULATIVE: reason}))
-    return Result(trace, frozenset() if settings.ignore_eos else pair.eos_ids)
+    if settings.ignore_eos:
+        return Result(trace)
+    return Result(trace, pair.eos_ids)
 
 
 def _written(events: LaneEvents) -> tuple[list[Round], EndReason]:
@@ -124,7 +127,8 @@ def speculate(
     at any point.
     """
     pair = checked_pair(pair)
-    return _rounds_only(pair, prompt, settings_for(pair, settings, changes), SPECULATIVE, memory)
+    settings = settings_for(pair, settings, changes)
+    return _rounds_only(pair, prompt, settings, SPECULATIVE, memory)
 
 
 def baseline(
@@ -132,8 +136,10 @@ def baseline(
 ) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
     pair = checked_pair(pair)
-    usual = Settings() if settings is None else settings
-    return _rounds_only(pair, prompt, settings_for(pair, usual, changes), BASELINE)
+    if settings is None:
+        settings = Settings()
+    settings = settings_for(pair, settings, changes)
+    return _rounds_only(pair, prompt, settings, BASELINE)
 
 
 def _rounds_only(

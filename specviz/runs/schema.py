@@ -55,12 +55,11 @@ def _settings(values: dict[str, Any]) -> Settings:
         if name not in values and name not in LATE_SETTINGS:
             raise ValueError(f"{name} is missing")
     # The drafter and the verdict may belong to a package that is not installed here.
-    absent = {
-        name: values[name]
-        for name in ("drafter", "verdict")
-        if _is_absent_kind(name, values.get(name))
-    }
-    known = {name: value for name, value in values.items() if name not in absent}
+    known = dict(values)
+    absent: dict[str, Any] = {}
+    for name in ("drafter", "verdict"):
+        if _is_absent_kind(name, values.get(name)):
+            absent[name] = known.pop(name)
     settings = Settings.from_dict(known)
     for name, value in absent.items():
         object.__setattr__(settings, name, value)
@@ -303,9 +302,11 @@ def _sentence(error: Mapping[str, Any], data: Any) -> str:
         outside.append(name)
         fault = harmless(str(error["ctx"]["error"]))
     else:
-        fault = f"{name} is {shown(error['input'])}, but it {harmless(_expectation(error['msg']))}"
-    where = f"{', '.join(outside)}: " if outside else ""
-    return f"{where}{fault}; {ADVICE}."
+        expectation = harmless(_expectation(error["msg"]))
+        fault = f"{name} is {shown(error['input'])}, but it {expectation}"
+    if outside:
+        fault = f"{', '.join(outside)}: {fault}"
+    return f"{fault}; {ADVICE}."
 
 
 def _path_in_words(location: tuple[int | str, ...], data: Any) -> list[str]:
@@ -330,8 +331,8 @@ def _path_in_words(location: tuple[int | str, ...], data: Any) -> list[str]:
 def _expectation(message: str) -> str:
     """Pydantic's expectation of a value, in our words."""
     should = message[message.find("should") :]
-    for theirs, ours in WORDS.items():
-        should = should.replace(theirs, ours)
+    for pydantic_words, our_words in WORDS.items():
+        should = should.replace(pydantic_words, our_words)
     return should
 
 
@@ -353,12 +354,17 @@ def shown(value: object) -> str:
     """A value from a file as a short text that is safe in a terminal and in HTML."""
     match value:
         case str():
-            return harmless(repr(value[:SHOWN] + "…" * (len(value) > SHOWN)))[: 3 * SHOWN // 2]
+            text = value if len(value) <= SHOWN else f"{value[:SHOWN]}…"
+            return harmless(repr(text))[: 3 * SHOWN // 2]
         case bool() | None:
             return json.dumps(value)
+        case int() | float() if abs(value) < 1e300:
+            return f"{value:.6g}"
         case int() | float():
-            return f"{value:.6g}" if abs(value) < 1e300 else "a huge number"
-    return "an object" if isinstance(value, dict) else "a list"
+            return "a huge number"
+        case dict():
+            return "an object"
+    return "a list"
 
 
 def harmless(text: str) -> str:

@@ -20,9 +20,9 @@ def upgraded(data: dict[str, Any]) -> dict[str, Any]:
     with the values that stay. Raises `TraceError`."""
     try:
         header = _upgraded_header({**data["header"]})
-        rounds = [
-            _upgraded_round({**fields}, number) for number, fields in enumerate(data["rounds"], 1)
-        ]
+        rounds = []
+        for number, fields in enumerate(data["rounds"], 1):
+            rounds.append(_upgraded_round({**fields}, number))
         end = data["end"] and _upgraded_end({**data["end"]})
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise TraceError(f"this recording of schema 1 lacks a part; {ADVICE}.") from error
@@ -30,11 +30,13 @@ def upgraded(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _upgraded_header(header: dict[str, Any]) -> dict[str, Any]:
-    for old, new in (("settings", "lanes"), ("draft", "drafts")):
+    new_names = {"settings": "lanes", "draft": "drafts"}
+    for old, new in new_names.items():
         value = header.pop(old)
         if header.get(new) is None:
             header[new] = {SPECULATIVE: value}
-        _check_same(value, _first(header[new]), f"header: {old} is not that of the first lane")
+        fault = f"header: {old} is not that of the first lane"
+        _check_same(value, _first(header[new]), fault)
     return header
 
 
@@ -42,10 +44,10 @@ def _upgraded_round(fields: dict[str, Any], number: int) -> dict[str, Any]:
     """number: of the round in the file, from 1."""
     emitted = fields.pop("emitted")
     accepted = [token for token in fields["drafted"] if token["outcome"] == "accepted"]
-    last = emitted[len(accepted) :]
+    last = emitted[len(accepted) :][:1]  # one token, or none
     fields["last"] = last[0] if last else None
     fault = f"entry {number} of the rounds: it emitted not just its accepted tokens and one more"
-    _check_same(emitted, accepted + last[:1], fault)
+    _check_same(emitted, accepted + last, fault)
     return fields
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core.events import Round
 from ..core.lanes import BASELINE, LANES, Lane, label_of
@@ -28,10 +28,11 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
     speculative = [lane_rounds for lane, lane_rounds in lanes.items() if lane != BASELINE]
     so_far = [_so_far(lane_rounds) for lane_rounds in speculative]
     if len(speculative) == 1:
-        rates, tau = so_far[0]
-    else:  # the measured line, without the predicted one
-        rates = [rates_of_lane[0] for rates_of_lane, _ in so_far]
-        tau = [tau_of_lane[0] for _, tau_of_lane in so_far]
+        rates = [so_far[0].alpha, so_far[0].efficiency]
+        tau = [so_far[0].tau, so_far[0].tau_predicted]
+    else:
+        rates = [lines.alpha for lines in so_far]
+        tau = [lines.tau for lines in so_far]
     return {
         "tokens": [_tokens(lane_rounds) for lane_rounds in lanes.values()],
         "rates": rates,
@@ -58,57 +59,80 @@ def _speed(rounds: Sequence[Round]) -> Points:
     return {"x": [x for x, _ in timed], "y": [y for _, y in timed]}
 
 
-def _so_far(rounds: Sequence[Round]) -> tuple[list[Points], list[Points]]:
-    """The charts "rates" (alpha, efficiency) and "tau" (measured, predicted): after each round,
-    the values over all speculative rounds up to it; None if a server tells no drafts."""
+class _SoFar(NamedTuple):
+    """The lines of a lane's figures after each target pass, over all of its rounds until then."""
+
+    alpha: Points
+    efficiency: Points
+    tau: Points
+    tau_predicted: Points
+
+
+def _so_far(rounds: Sequence[Round]) -> _SoFar:
+    """alpha, efficiency and the predicted tau are None if a server tells no drafts."""
     accepted = 0
     judged = 0
+    drafted = 0
     emitted = 0
     lengths: Counter[int] = Counter()  # drafted per round -> rounds
-    x: list[int] = []
     alphas: list[float | None] = []
     efficiencies: list[float | None] = []
     measured: list[float] = []
     predicted: list[float | None] = []
     is_told = not any(r.untold for r in rounds)
-    for passes, r in enumerate((r for r in rounds if not r.reads_prompt), start=1):
+    timed_rounds = [r for r in rounds if not r.reads_prompt]
+    for passes, r in enumerate(timed_rounds, 1):
         lengths[len(r.drafted)] += 1
         accepted += sum(t.outcome == "accepted" for t in r.drafted)
         judged += sum(t.outcome != "ignored" for t in r.drafted)
+        drafted += len(r.drafted)
         emitted += len(r.emitted)
-        drafted = sum(length * count for length, count in lengths.items())
-        alpha = accepted / judged if judged and is_told else None
-        x.append(passes)
+        alpha: float | None = None
+        efficiency: float | None = None
+        if is_told and judged:
+            alpha = accepted / judged
+        if is_told and drafted:
+            efficiency = accepted / drafted
         alphas.append(alpha)
-        efficiencies.append(accepted / drafted if drafted and is_told else None)
+        efficiencies.append(efficiency)
         measured.append(emitted / passes)
-        predicted.append(None if alpha is None else _predicted(alpha, lengths))
-    return (
-        [{"x": x, "y": alphas}, {"x": x, "y": efficiencies}],
-        [{"x": x, "y": measured}, {"x": x, "y": predicted}],
+        predicted.append(_predicted(alpha, lengths))
+    passes_so_far = list(range(1, len(timed_rounds) + 1))
+    return _SoFar(
+        alpha={"x": passes_so_far, "y": alphas},
+        efficiency={"x": passes_so_far, "y": efficiencies},
+        tau={"x": passes_so_far, "y": measured},
+        tau_predicted={"x": passes_so_far, "y": predicted},
     )
 
 
-def _predicted(alpha: float, lengths: Counter[int]) -> float:
+def _predicted(alpha: float | None, lengths: Counter[int]) -> float | None:
+    """Tokens per target pass by the formula. lengths: the numbers of rounds, by drafted tokens."""
+    if alpha is None:
+        return None
     tokens = sum(predicted_tau(alpha, length) * count for length, count in lengths.items())
     return tokens / lengths.total()
 
 
 def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
     """Mean milliseconds per round of each part, one bar per lane; the baseline is the lowest."""
-    traces: list[Points] = []
     upwards = list(lanes)[::-1]
+    labels = [label_of(lane) for lane in upwards]
     parts = ["draft_seconds", "verify_seconds", "overhead_seconds"]
     if any(r.reads_prompt for rounds in lanes.values() for r in rounds):
         parts = ["overhead_seconds"]  # for a watched server, which reports no parts
+    bars: list[Points] = []
     for part in parts:
-        means = []
-        for lane in upwards:
-            rounds = lanes[lane]
-            total = sum(getattr(r, part) for r in rounds)
-            means.append(1000 * total / len(rounds) if rounds else 0.0)
-        traces.append({"x": means, "y": [label_of(lane) for lane in upwards]})
-    return traces
+        means = [_mean_milliseconds(lanes[lane], part) for lane in upwards]
+        bars.append({"x": means, "y": labels})
+    return bars
+
+
+def _mean_milliseconds(rounds: Sequence[Round], part: str) -> float:
+    if not rounds:
+        return 0.0
+    total: float = sum(getattr(r, part) for r in rounds)
+    return 1000 * total / len(rounds)
 
 
 def _requests(rounds: Sequence[Round]) -> Points:
@@ -122,19 +146,16 @@ def _requests(rounds: Sequence[Round]) -> Points:
 
 def _positions(rounds: Sequence[Round]) -> Points:
     """alpha of the tokens judged at each position of a draft, counted from 1."""
-    accepted: list[int] = []
-    judged: list[int] = []
     if any(r.untold for r in rounds):
         return {"x": [], "y": []}
+    accepted: Counter[int] = Counter()
+    judged: Counter[int] = Counter()
     for r in rounds:
-        for i, token in enumerate(r.drafted):
-            if i == len(judged):
-                accepted.append(0)
-                judged.append(0)
-            accepted[i] += token.outcome == "accepted"
-            judged[i] += token.outcome != "ignored"
-    positions = [i for i in range(len(judged)) if judged[i]]
+        for position, token in enumerate(r.drafted, 1):
+            accepted[position] += token.outcome == "accepted"
+            judged[position] += token.outcome != "ignored"
+    positions = [position for position in sorted(judged) if judged[position]]
     return {
-        "x": [i + 1 for i in positions],
-        "y": [accepted[i] / judged[i] for i in positions],
+        "x": positions,
+        "y": [accepted[position] / judged[position] for position in positions],
     }

@@ -63,6 +63,7 @@ def tokens_csv(trace: Trace) -> str:
         for place, token in enumerate(r.tokens, 1):
             is_emitted = token.outcome not in ("rejected", "ignored")
             emitted[r.lane] += is_emitted
+            token_id = None if token.id == UNKNOWN_ID else token.id
             rows.append(
                 {
                     "lane": r.lane,
@@ -70,7 +71,7 @@ def tokens_csv(trace: Trace) -> str:
                     "place": place,
                     "outcome": token.outcome,
                     "position": emitted[r.lane] if is_emitted else None,
-                    "id": None if token.id == UNKNOWN_ID else token.id,
+                    "id": token_id,
                     "text": harmless(token.text),
                     "p": token.p,
                     "q": token.q,
@@ -116,7 +117,9 @@ def rounds_csv(trace: Trace) -> str:
 
 def harmless(text: str) -> str:
     """The text with an apostrophe in front if a spreadsheet would run it as a formula."""
-    return "'" + text if text.startswith(FORMULA_STARTS) else text
+    if text.startswith(FORMULA_STARTS):
+        return f"'{text}"
+    return text
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

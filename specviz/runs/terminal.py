@@ -49,19 +49,22 @@ def print_race(events: Iterable[Event], *, color: bool) -> Trace:
         if isinstance(event, Header):
             width = max(map(len, event.speculative))
         # A watched server may report its drafts at the end, by sending the same rounds again.
-        if event not in events_so_far and not (isinstance(event, Round) and event.untold):
+        is_untold = isinstance(event, Round) and event.untold
+        if event not in events_so_far and not is_untold:
             show(event)
         events_so_far.append(event)
     trace = Trace.from_events(events_so_far)
     for r in trace.rounds:
         if r.untold:
             show(r)
-    prompt = trace.header.prompt if trace.header.question is None else ""
     for lane in trace.header.speculative:
         print()
         if lane != SPECULATIVE:
             print(f"{lane}:")
-        print(escaped(prompt + trace.text(lane), lines=True))
+        text = trace.text(lane)
+        if trace.header.question is None:
+            text = trace.header.prompt + text
+        print(escaped(text, lines=True))
     print("", *metric_lines(trace), sep="\n")
     return trace
 
@@ -85,7 +88,9 @@ def round_line(r: Round, *, color: bool, width: int = 0) -> str:
 
 
 def _shown_token(token: Token, color: bool) -> str:
-    text = UNSEEN if token.id == UNKNOWN_ID else printable(token.text)
+    text = printable(token.text)
+    if token.id == UNKNOWN_ID:
+        text = UNSEEN
     if not color and token.outcome == "rejected":
         text = f"[-{text}-]"
     if not color and token.outcome == "ignored":
@@ -101,7 +106,9 @@ def printable(text: str) -> str:
 def styled(outcome: Outcome, text: str, color: bool) -> str:
     """A token's text behind the mark of its outcome, in colour if the terminal has it."""
     marked = WORDS[outcome]["mark"] + text
-    return f"\x1b[{STYLES[outcome]}m{marked}\x1b[0m" if color else marked
+    if not color:
+        return marked
+    return f"\x1b[{STYLES[outcome]}m{marked}\x1b[0m"
 
 
 def metric_lines(trace: Trace) -> Iterator[str]:
@@ -170,12 +177,13 @@ def label_width(trace: Trace) -> int:
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
     is_watched = trace.header.source is not None
     figures = watched_figures(trace, m) if is_watched else _figures(trace, m)
+    doubt = _doubt_of(trace, lane)
     for figure in figures:
         yield f"{figure.name:15} {figure.value}  {figure.meaning}"
-        doubt = _doubt_of(trace, lane) if figure.name == SPEEDUP else ""
-        if doubt:
+        if figure.name == SPEEDUP and doubt:
             yield f"{'  uncertain':15} {doubt}"
-    yield f"{'counts':15} " + "  ".join(f"{name} {count}" for name, count in m.counts.items())
+    counts = "  ".join(f"{name} {count}" for name, count in m.counts.items())
+    yield f"{'counts':15} {counts}"
     if trace.end and trace.end.identical is not None:
         yield _comparison(trace.end.agreement(lane))
 
@@ -282,15 +290,12 @@ def request_lines(trace: Trace) -> Iterator[str]:
             continue
         kilobytes = sum(r.exchanged or 0 for r in requests) / len(requests) / 1e3
         seconds = sum(r.verify_seconds for r in requests) / len(requests)
+        line = f"{label_of(lane):15} {kilobytes:.1f} kB and {seconds * 1e3:.1f} ms per request"
         worked = [r.server_seconds for r in requests if r.server_seconds is not None]
-        by_server = ""
         if len(worked) == len(requests):
             milliseconds = sum(worked) / len(requests) * 1e3
-            by_server = f", of which the server worked {milliseconds:.1f} ms"
-        yield (
-            f"{label_of(lane):15} {kilobytes:.1f} kB and {seconds * 1e3:.1f} ms per request"
-            f"{by_server}"
-        )
+            line += f", of which the server worked {milliseconds:.1f} ms"
+        yield line
     rate = trace.header.streaming_rate
     if rate is not None:
         yield f"{'the server':15} streams {rate:.1f} tokens/s by itself"
@@ -303,14 +308,17 @@ def watched_figures(trace: Trace, m: Metrics) -> list[Figure]:
     if BASELINE in trace.lanes:
         with_prefill = shown_number(m.speedup_end_to_end, 2)
         figures.append(Figure("  with prefill", with_prefill, "with the time to the first token"))
-    untold = ": not told by the server" if m.alpha is None else ""
-    tau = "tokens per step, without the first token"
-    figures += [
-        Figure("alpha", shown_number(m.alpha, 3), f"of judged drafts were accepted{untold}"),
-        Figure("efficiency", shown_number(m.efficiency, 3), f"of all drafts were accepted{untold}"),
-        Figure("tau", shown_number(m.tau, 2), tau),
+    alpha = "of judged drafts were accepted"
+    efficiency = "of all drafts were accepted"
+    if m.alpha is None:
+        alpha += ": not told by the server"
+        efficiency += ": not told by the server"
+    return [
+        *figures,
+        Figure("alpha", shown_number(m.alpha, 3), alpha),
+        Figure("efficiency", shown_number(m.efficiency, 3), efficiency),
+        Figure("tau", shown_number(m.tau, 2), "tokens per step, without the first token"),
     ]
-    return figures
 
 
 def _watched_speedup(trace: Trace, m: Metrics) -> str:
@@ -331,16 +339,18 @@ def watched_lines(trace: Trace, m: Metrics) -> Iterator[str]:
     if counters:
         yield counters
     yield WALL_CLOCK
+    servers = f"on {header.source}"
     baseline = header.versions.get("baseline")
-    alone = f"; the target alone on {baseline}" if baseline else ""
-    yield f"on {header.source}{alone}"
+    if baseline:
+        servers += f"; the target alone on {baseline}"
+    yield servers
 
 
 def _counters_line(trace: Trace, m: Metrics) -> str:
     """A line that compares the server's own counters with this stream; empty if it has none."""
-    counted = trace.end.counted if trace.end else None
-    if counted is None:
+    if trace.end is None or trace.end.counted is None:
         return ""
+    counted = trace.end.counted
     steps = counted["steps"]
     drafted = counted["drafted"]
     accepted = counted["accepted"]

@@ -38,13 +38,12 @@ class Trace:
 
     def __repr__(self) -> str:
         """A one-line summary: a run may have thousands of rounds."""
-        header = self.header
+        lanes = ", ".join(self.lanes)
         tokens = sum(len(r.emitted) for r in self.rounds)
-        state = "" if self.end else ", not finished"
-        return (
-            f"<Trace of {header.target['name']}: {', '.join(self.lanes)}; {len(self.rounds)} "
-            f"rounds, {tokens} tokens{state}>"
-        )
+        size = f"{len(self.rounds)} rounds, {tokens} tokens"
+        if self.end is None:
+            size += ", not finished"
+        return f"<Trace of {self.header.target['name']}: {lanes}; {size}>"
 
     def _repr_html_(self) -> str | None:
         """The small player for a notebook cell; None if the run is too long."""
@@ -101,11 +100,14 @@ class Trace:
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready values, in the form that this module's docstring gives."""
+        end: dict[str, Any] | None = None
+        if self.end is not None:
+            end = event_dict(self.end)
         return {
             "schema": SCHEMA,
             "header": event_dict(self.header),
             "rounds": [event_dict(r) for r in self.rounds],
-            "end": event_dict(self.end) if self.end else None,
+            "end": end,
         }
 
     @classmethod
@@ -127,7 +129,8 @@ class Trace:
             data = upgraded(data)
         from .schema import read_parts  # imports pydantic, which only files need
 
-        return cls(*read_parts(data))
+        header, rounds, end = read_parts(data)
+        return cls(header, rounds, end)
 
     def save(self, path: str | Path) -> None:
         """Write JSON to `path`, gzipped if the name ends in .gz.
@@ -199,7 +202,8 @@ def digest_of(data: dict[str, Any]) -> str:
     parts = {name: data[name] for name in ("header", "rounds", "end")}
     # JavaScript writes 1.0 as 1, so all numbers are made floats.
     plain = json.loads(orjson.dumps(parts), parse_int=float)
-    return "sha256:" + hashlib.sha256(orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    canonical = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+    return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
 
 
 def event_dict(event: Event) -> dict[str, Any]:

@@ -63,11 +63,11 @@ class Estimate:
 
 def spread(values: Iterable[float]) -> Spread:
     """The median and quartiles of one or more values."""
-    known = list(values)
-    if len(known) < 2:
-        return Spread(known[0], known[0], known[0])
-    low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
-    return Spread(middle, low, high)
+    values = list(values)
+    if len(values) < 2:
+        return Spread(median=values[0], low=values[0], high=values[0])
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(median=median, low=low, high=high)
 
 
 def mean(values: Sequence[float]) -> Estimate:
@@ -158,14 +158,17 @@ def uncertainty(trace: Trace, lane: Lane | None = None) -> Uncertainty | None:
     price = _mean_seconds(rounds) / _mean_seconds(baseline_rounds)
 
     undelayed = speedup * (1 + delay) / (1 + baseline_delay)
-    ratios = [
-        undelayed * (1 + _delay(theirs, baseline_usual)) / (1 + _delay(ours, usual))
-        for ours, theirs in _windows(rounds, baseline_rounds)
-    ]
-    by_windows = spread(ratios) if len(ratios) >= MIN_WINDOWS else None
+    ratios = []
+    for window, baseline_window in _windows(rounds, baseline_rounds):
+        window_delay = _delay(window, usual)
+        baseline_window_delay = _delay(baseline_window, baseline_usual)
+        ratios.append(undelayed * (1 + baseline_window_delay) / (1 + window_delay))
+    by_windows: Spread | None = None
+    if len(ratios) >= MIN_WINDOWS:
+        by_windows = spread(ratios)
     delays = {name: delay, BASELINE: baseline_delay}
     doubt = _doubt(speedup, price, delays, by_windows)
-    return Uncertainty(price, delays, by_windows, doubt)
+    return Uncertainty(price=price, delays=delays, spread=by_windows, doubt=doubt)
 
 
 def seconds_of(r: Round) -> float:
@@ -188,7 +191,8 @@ def undelayed_seconds(rounds: Sequence[Round]) -> float:
     for r in rounds:
         measured = seconds_of(r)
         expected = usual[len(r.drafted)]
-        seconds += expected if measured > DELAYED * expected else measured
+        is_delayed = measured > DELAYED * expected
+        seconds += expected if is_delayed else measured
     return seconds
 
 
@@ -205,24 +209,28 @@ def _usual_seconds(rounds: Sequence[Round]) -> dict[int, float]:
 
 
 def _delay(rounds: Sequence[Round], usual: dict[int, float]) -> float:
+    """The share by which these rounds took longer than usual."""
     expected = sum(usual[len(r.drafted)] for r in rounds)
-    return sum(map(seconds_of, rounds)) / expected - 1 if expected else 0.0
+    if not expected:
+        return 0.0
+    return sum(map(seconds_of, rounds)) / expected - 1
 
 
 def _windows(
-    ours: Sequence[Round], theirs: Sequence[Round]
+    rounds: Sequence[Round], baseline_rounds: Sequence[Round]
 ) -> list[tuple[Sequence[Round], Sequence[Round]]]:
     """Cut both lanes into the same number of consecutive parts of nearly equal length. The cut
     ignores clocks: the slower lane runs alone at the end, and the measured ratio counts that too.
     """
-    count = min(MAX_WINDOWS, min(len(ours), len(theirs)) // WINDOW)
+    shorter = min(len(rounds), len(baseline_rounds))
+    count = min(MAX_WINDOWS, shorter // WINDOW)
 
-    def window(rounds: Sequence[Round], i: int) -> Sequence[Round]:
-        begin = len(rounds) * i // count
-        end = len(rounds) * (i + 1) // count
-        return rounds[begin:end]
+    def window(lane_rounds: Sequence[Round], index: int) -> Sequence[Round]:
+        begin = len(lane_rounds) * index // count
+        end = len(lane_rounds) * (index + 1) // count
+        return lane_rounds[begin:end]
 
-    return [(window(ours, i), window(theirs, i)) for i in range(count)]
+    return [(window(rounds, index), window(baseline_rounds, index)) for index in range(count)]
 
 
 def _doubt(

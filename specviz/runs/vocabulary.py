@@ -101,11 +101,11 @@ def written() -> str:
 def _words(
     kinds: Iterable[DrafterKind | VerdictKind], fields: tuple[str, ...], registered: bool
 ) -> dict[str, dict[str, Any]]:
-    return {
-        kind.name: {field: getattr(kind, field) for field in fields}
-        for kind in kinds
-        if registered or not kind.package
-    }
+    words: dict[str, dict[str, Any]] = {}
+    for kind in kinds:
+        if registered or not kind.package:
+            words[kind.name] = {field: getattr(kind, field) for field in fields}
+    return words
 
 
 if __name__ == "__main__":
