@@ -71,4 +71,4 @@ def test_counters_of_vllm_that_chunks_of_one_token_contradict_are_not_believed(
 ) -> None:
     verdict = watched(chunks=replay_of("vllm", "streamed").chunks).verdict("speculating")
     assert verdict.answer == "cannot be told"
-    sentences(verdict.sentence)
+    sentences(verdict.sentence, measured=True)
