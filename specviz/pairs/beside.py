@@ -21,29 +21,36 @@ def known_part(name: str) -> Part | None:
     if local_file(name) is not None or name in facts("models"):
         return "draft"
     folder = local_path(name)
-    values = _config(folder / "config.json" if folder is not None else _cached(name))
-    if not values:
+    path = _cached_config(name) if folder is None else folder / "config.json"
+    config = _read_config(path)
+    if not config:
         return None
-    return "head" if is_head_config(values) else "draft"
+    if is_head_config(config):
+        return "head"
+    return "draft"
 
 
-def _cached(name: str) -> Path | None:
+def _cached_config(name: str) -> Path | None:
     """The cached config of a model of the hub, if there is one."""
     from huggingface_hub import try_to_load_from_cache
 
     try:
-        cached = try_to_load_from_cache(name, "config.json")
+        path = try_to_load_from_cache(name, "config.json")
     except ValueError:  # this is no name that the hub could have
         return None
-    return Path(cached) if isinstance(cached, str) else None
+    if not isinstance(path, str):
+        return None
+    return Path(path)
 
 
-def _config(path: Path | None) -> dict[str, Any]:
+def _read_config(path: Path | None) -> dict[str, Any]:
     """Read a config; empty if it cannot be read."""
     if path is None:
         return {}
     try:
-        values = json.loads(path.read_text("utf-8"))
+        config = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return values if isinstance(values, dict) else {}
+    if not isinstance(config, dict):
+        return {}
+    return config

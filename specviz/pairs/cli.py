@@ -21,6 +21,7 @@ from .table import NamedPair, pairs_by_fit
 if TYPE_CHECKING:
     from ..core.pair import Pair
     from ..core.protocols import Racing
+    from .report import Report
 
 
 def add_pair(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +98,8 @@ def list_pairs(options: argparse.Namespace) -> None:
     print(f"{device_type} with {shown_bytes(free)} free")
     width = max(len(pair.name) for pair in table.named_pairs())
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
-        print(f"\n{group}:" if pairs else f"\n{group}: none")
+        heading = f"{group}:" if pairs else f"{group}: none"
+        print(f"\n{heading}")
         for pair in pairs:
             print(f"  {pair.name:{width}} {_row_cells(pair, cpu=cpu)}")
     print("\n'python -m specviz fetch NAME' brings one that is not here.")
@@ -115,19 +117,26 @@ def _list_local_pairs(free: int, *, cpu: bool, lists_all: bool) -> None:
         print(f"\non this machine ({len(local.models)} models), best first:")
     listed = local.matches if lists_all else local.best
     for match in listed:
-        name = escaped(shlex.quote(match.name))
         size = f"{shown_bytes(match.bytes):>9}"
-        unfit = "" if match.fits else ", too large here"
-        small = "" if match.pays else ", which may not pay"
-        print(f"  --pair {name}\n  {size}  draft {match.ratio:.1f} times smaller{small}{unfit}")
-    left = len(local.matches) - len(listed)
-    if left:
-        print(f"{left} more with other drafts: python -m specviz pairs --all")
+        remark = f"draft {match.ratio:.1f} times smaller"
+        if not match.pays:
+            remark += ", which may not pay"
+        if not match.fits:
+            remark += ", too large here"
+        print(f"  --pair {_typed(match.name)}\n  {size}  {remark}")
+    unlisted = len(local.matches) - len(listed)
+    if unlisted:
+        print(f"{unlisted} more with other drafts: python -m specviz pairs --all")
     if local.alone:
-        names = ", ".join(escaped(shlex.quote(f"{model.name}+none")) for model in local.alone)
+        names = ", ".join(_typed(f"{model.name}+none") for model in local.alone)
         print(f"No other model here can draft for: {names}.")
     if local.skipped:
         print(local.skipped)
+
+
+def _typed(name: str) -> str:
+    """A pair's name as one types it into a shell, for the terminal."""
+    return escaped(shlex.quote(name))
 
 
 def _row_cells(pair: NamedPair, *, cpu: bool) -> str:
@@ -205,30 +214,36 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 def doctor(options: argparse.Namespace) -> int:
     """Print what speaks for and against a pair. Returns 1 if it cannot race, else 0."""
     from .doctor import examine, examine_pair
-    from .report import MARKS
 
     models = options.target
-    if options.target_url:
-        models = "+".join(filter(None, (options.target, options.draft)))
+    if options.target_url and options.draft:
+        models = f"{options.target}+{options.draft}"
     name = address_of(options.target_url, models).strip()
     on_server = name == SERVED or name.startswith(("http://", "https://"))
     if on_server and (options.target_url or not options.draft):
         report = examine_pair(parse_pair(name))
     else:
+        free = None if options.free is None else int(options.free * 1e9)
         report = examine(
             options.target,
             options.draft,
-            free=None if options.free is None else int(options.free * 1e9),
+            free=free,
             tokens=options.context,
             **_loading(options),
         )
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
-        for finding in report.findings:
-            sentence = escaped(finding.sentence)
-            print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{sentence}")
-        for precision, size in report.memory.items():
-            print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
-        print(report.summary)
+        _print_report(report)
     return 1 if report.verdict == "stop" else 0
+
+
+def _print_report(report: Report) -> None:
+    from .report import MARKS
+
+    for finding in report.findings:
+        sentence = escaped(finding.sentence)
+        print(f"{MARKS[finding.level]} {finding.level:8}{finding.topic:15}{sentence}")
+    for precision, size in report.memory.items():
+        print(f"  as {precision:9} {shown_bytes(size):>10} of {shown_bytes(report.free)}")
+    print(report.summary)

@@ -30,9 +30,9 @@ def closed_sentence(names: Sequence[str]) -> str | None:
             "tokens, so no guess can be checked: see instead what a draft would have got right of "
             "a text that it wrote, with `specviz guess`."
         )
-    closed_draft = next(filter(is_closed, names), None)
-    if closed_draft is None:
-        return None
-    return (
-        f"{closed_draft} has no weights to load: name a draft of the hub, a folder or a GGUF file."
-    )
+    for name in names[1:]:
+        if is_closed(name):
+            return (
+                f"{name} has no weights to load: name a draft of the hub, a folder or a GGUF file."
+            )
+    return None

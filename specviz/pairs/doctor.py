@@ -55,28 +55,30 @@ def examine(
     """
     names, row = _names(target, draft)
     if closed := closed_sentence(names):
-        shown = [shown_model(name) for name in names]
-        return Report(names[0], shown[1] if len(shown) > 1 else None, (stop("closed", closed),))
+        draft_name = shown_model(names[1]) if len(names) > 1 else None
+        return Report(names[0], draft_name, (stop("closed", closed),))
     devices = device_memory(_device(device))
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     examined = _examined(names, row, devices[0].device, precision)
-    target_name, *beside = examined.shown
+    target_name = examined.shown[0]
+    draft_name = examined.shown[1] if len(examined.shown) > 1 else None
     findings = [*examined.findings]
     suggested = suggested_draft(target_name)
     drafters: tuple[str, ...] = ()
     if examined.loads:
         findings += memory_findings(examined.loads, devices, tokens)
     if examined.parts is not None:
-        drafters = drafters_for(examined.parts, row.drafter if row else None)
-    if not beside:
+        default_drafter = row.drafter if row is not None else None
+        drafters = drafters_for(examined.parts, default_drafter)
+    if draft_name is None:
         advice = f"{_without_draft()} need none"
         if suggested:
             advice = f"{suggested} is a known draft for this target"
         findings.append(good("draft", f"no draft was named: {advice}."))
     return Report(
         target=target_name,
-        draft=beside[0] if beside else None,
+        draft=draft_name,
         findings=tuple(findings),
         memory=_bytes_by_precision(examined.loads, tokens),
         free=sum(memory.free for memory in devices),
@@ -142,9 +144,10 @@ def _names(
     """The names of the models, and the table's row for their pair."""
     if isinstance(target, str):
         name = target.strip()
+        if draft is not None and draft.strip() == NO_DRAFT:
+            return [name], None
         if draft is not None:
-            draft = draft.strip()
-            return [name] if draft == NO_DRAFT else [name, draft], None
+            return [name, draft.strip()], None
         try:
             spec: PairSpec | None = parse_pair(name)
         except PairError:  # not the name of a pair, so it is the name of a model
@@ -153,4 +156,6 @@ def _names(
             return [name], None
         target = spec
     target_name, draft_name, row = named_files(target)
-    return [target_name, draft_name] if draft_name else [target_name], row
+    if not draft_name:
+        return [target_name], row
+    return [target_name, draft_name], row

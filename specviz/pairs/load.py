@@ -87,7 +87,7 @@ def load_any(
         return load_builtin(_request(precision, device, on_progress))
     from . import spec  # which the built-in pair does not need
 
-    pair_spec = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
+    pair_spec = spec.parse_pair(pair) if isinstance(pair, str) else pair
     if isinstance(pair_spec, spec.OperatorSpec):
         pair_spec = spec.operator_spec()
     if pair_spec == spec.NamedSpec(BUILTIN):
@@ -143,16 +143,20 @@ def load_builtin(request: LoadRequest) -> Pair:
             # Compiled passes read such weights in place, and compute in fp32.
             options = replace(options, dtype=torch.bfloat16)
         models.append(load(source, options, request.on_progress))
-    target, draft = models
-    tokenizer, draft_tokenizer = map(read_tokenizer, sources)
-    pair = Pair(target, draft, tokenizer, draft_tokenizer, BUILTIN)
+    pair = Pair(
+        target=models[0],
+        draft=models[1],
+        tokenizer=read_tokenizer(sources[0]),
+        draft_tokenizer=read_tokenizer(sources[1]),
+        name=BUILTIN,
+    )
 
-    def head() -> DraftHead:
+    def read_head() -> DraftHead:
         from ..sides.heads.eagle_files import load_head  # a run without it need not know heads
 
         return load_head(str(folders[2]), pair.target, pair.device)
 
-    return replace(pair, head=cast("DraftHead", HeadOnDemand(head)))
+    return replace(pair, head=cast("DraftHead", HeadOnDemand(read_head)))
 
 
 class HeadOnDemand:

@@ -85,32 +85,31 @@ class Vocabulary:
 
     def begins_with(self, other: Vocabulary, count: int) -> bool:
         """Whether both vocabularies begin with the same `count` pieces."""
-        if self.texts is other.texts:
+        if self.texts is other.texts or count == 0:
             return True
-        end = other.texts.ends[count - 1] if count else 0
+        end = other.texts.ends[count - 1]
         return self.texts.data[:end] == other.texts.data[:end]
 
 
 @dataclass(frozen=True)
 class LocalModel:
-    """A model on this machine. name: its part of a pair's name. called: its name in the header of a
-    run. size: bytes of its weight files. width: the number of logits. precision: its precision on a
-    processor. vocabulary: None if its tokenizer's format cannot be compared."""
+    """A model on this machine."""
 
-    name: str
-    called: str
-    size: int
+    name: str  # its part of a pair's name
+    called: str  # its name in the header of a run
+    size: int  # bytes of its weight files
     parameters: int
-    width: int
+    width: int  # the number of logits
     is_chat: bool
     need: MemoryNeed
-    precision: str
-    vocabulary: Vocabulary | None
+    precision: str  # on a processor
+    vocabulary: Vocabulary | None  # None if its tokenizer's format cannot be compared
 
     def memory(self, copies: int, *, cpu: bool) -> int:
         """Bytes of its weights and of `copies` caches of a typical length."""
         need = replace(self.need, copies=copies)
-        return need.bytes(self.precision if cpu else "bfloat16", TYPICAL_CONTEXT)
+        precision = self.precision if cpu else "bfloat16"
+        return need.bytes(precision, TYPICAL_CONTEXT)
 
 
 @contextmanager
@@ -126,7 +125,9 @@ def sharing_vocabularies() -> Iterator[None]:
 def read_facts(model: StoredModel) -> LocalModel:
     """Read the facts about a model. Raises `Damaged`, `UnsupportedModel` or `Head`."""
     try:
-        return _folder_facts(model) if model.path.is_dir() else _file_facts(model)
+        if model.path.is_dir():
+            return _folder_facts(model)
+        return _file_facts(model)
     except READ_ERRORS as error:
         raise Damaged from error
 
@@ -156,24 +157,17 @@ def _file_facts(model: StoredModel) -> LocalModel:
         _check_understood(header)
     except PairError as error:
         raise UnsupportedModel from error
-    sizes = head_sizes(header)
-    layers = header.number("block_count")
     table = header.tensors.get("token_embd.weight")
-    if sizes is None or table is None or not isinstance(layers, int):
+    if table is None:
         raise Damaged
-    if not 0 < layers <= min(MAX_LAYERS, len(header.tensors)):
-        raise Damaged
-    stays = can_stay_packed(header)
-    precision = "bfloat16" if header.architecture in LLAMA_TYPES else "float32"
-    context = header.number("context_length")
+    need = _file_need(header)
+    if need.stored is not None:
+        precision = STORED
+    elif header.architecture in LLAMA_TYPES:
+        precision = "bfloat16"
+    else:
+        precision = "float32"
     vocabulary = _file_vocabulary(header)
-    need = MemoryNeed(
-        parameters=header.parameters,
-        quantizable=0,
-        layers=[LayerCache(2 * sizes.key_heads * sizes.width)] * layers,
-        context=int(context) if context else None,
-        stored=integer_bytes(header) if stays else None,
-    )
     return LocalModel(
         name=model.name,
         called=header.named or _file_name(model),
@@ -182,16 +176,36 @@ def _file_facts(model: StoredModel) -> LocalModel:
         width=table.shape[0],
         is_chat=_is_file_tuned(header, vocabulary),
         need=need,
-        precision=STORED if stays else precision,
+        precision=precision,
         vocabulary=vocabulary,
+    )
+
+
+def _file_need(header: GgufHeader) -> MemoryNeed:
+    """The memory that a file's model needs with one cache. Raises `Damaged`."""
+    sizes = head_sizes(header)
+    layers = header.number("block_count")
+    if sizes is None or not isinstance(layers, int):
+        raise Damaged
+    if not 0 < layers <= min(MAX_LAYERS, len(header.tensors)):
+        raise Damaged
+    context = header.number("context_length")
+    stored_bytes = integer_bytes(header) if can_stay_packed(header) else None
+    return MemoryNeed(
+        parameters=header.parameters,
+        quantizable=0,
+        layers=[LayerCache(2 * sizes.key_heads * sizes.width)] * layers,
+        context=int(context) if context else None,
+        stored=stored_bytes,
     )
 
 
 def _file_name(model: StoredModel) -> str:
     """The name of a file whose header has none, by the rule of `GgufHeader.name`."""
     store = store_of(model.name)
-    is_blob = store is not None and store.prefix == OLLAMA
-    return short_name(model.name) if is_blob else model.path.stem
+    if store is not None and store.prefix == OLLAMA:  # its files are called by their checksums
+        return short_name(model.name)
+    return model.path.stem
 
 
 def _check_understood(header: GgufHeader) -> None:
@@ -209,31 +223,34 @@ def _check_understood(header: GgufHeader) -> None:
 
 def _file_vocabulary(header: GgufHeader) -> Vocabulary:
     pieces = header.values["tokenizer.ggml.tokens"]
-    texts = pieces if isinstance(pieces, LongTexts) else encoded(pieces)
+    if not isinstance(pieces, LongTexts):
+        pieces = encoded(pieces)
     kinds = header.values.get("tokenizer.ggml.token_type")
-    used = len(texts)
+    used = len(pieces)
     if kinds is not None:
         if len(kinds) < used:
             raise Damaged
-        while used and kinds[used - 1] == UNUSED and PADDING.fullmatch(texts.text(used - 1)):
+        while used and kinds[used - 1] == UNUSED and PADDING.fullmatch(pieces.text(used - 1)):
             used -= 1
     if not used:
         raise Damaged
-    return Vocabulary(texts, used)
+    return Vocabulary(pieces, used)
 
 
 def _is_file_tuned(header: GgufHeader, vocabulary: Vocabulary) -> bool:
     end_id = header.values.get("tokenizer.ggml.eos_token_id")
-    end = None
+    end_token = None
     if isinstance(end_id, int) and 0 <= end_id < vocabulary.used:
-        end = vocabulary.texts.text(end_id)
-    return _is_tuned(header.text(TEMPLATE), end)
+        end_token = vocabulary.texts.text(end_id)
+    return _is_tuned(header.text(TEMPLATE), end_token)
 
 
-def _is_tuned(template: object, end: str | None) -> bool:
-    """Whether a model was tuned for chat. end: its end-of-text token."""
-    named = {} if end is None else {0: end}
-    return is_tuned_for(template, named, named, lambda: {CHATML_END: -1})
+def _is_tuned(template: object, end_token: str | None) -> bool:
+    """Whether a model was tuned for chat. end_token: its end-of-text token."""
+    end_tokens = {}
+    if end_token is not None:
+        end_tokens[0] = end_token
+    return is_tuned_for(template, end_tokens, end_tokens, lambda: {CHATML_END: -1})
 
 
 def _folder_facts(model: StoredModel) -> LocalModel:
@@ -252,32 +269,38 @@ def _folder_facts(model: StoredModel) -> LocalModel:
             dtypes.add(tensor["dtype"])
     if text.get("tie_word_embeddings", config.get("tie_word_embeddings")):
         shapes.pop("lm_head.weight", None)
-    parameters = sum(prod(shape) for shape in shapes.values())
-    layers = int(text.get("num_hidden_layers", text.get("n_layer", 0)))
-    heads = int(text.get("num_attention_heads", text.get("n_head", 0)))
-    width = int(text.get("hidden_size", text.get("n_embd", 0)))
-    if not 0 < layers <= MAX_LAYERS or heads < 1 or width < 1 or parameters < 1:
-        raise UnsupportedModel
-    key_heads = int(text.get("num_key_value_heads") or heads)
-    head_width = int(text.get("head_dim") or width // heads)
-    context = text.get("max_position_embeddings")
-    need = MemoryNeed(
-        parameters=parameters,
-        quantizable=0,
-        layers=[LayerCache(2 * key_heads * head_width)] * layers,
-        context=context if isinstance(context, int) and context > 0 else None,
-    )
-    is_small = config["model_type"] in LLAMA_TYPES and dtypes <= {"BF16", "F16"}
+    need = _folder_need(text, sum(prod(shape) for shape in shapes.values()))
+    has_16_bits = config["model_type"] in LLAMA_TYPES and dtypes <= {"BF16", "F16"}
     return LocalModel(
         name=model.name,
         called=model.id or folder.name,
         size=sum(path.stat().st_size for path in weights),
-        parameters=parameters,
+        parameters=need.parameters,
         width=int(text["vocab_size"]),
         is_chat=_is_folder_tuned(folder),
         need=need,
-        precision="bfloat16" if is_small else "float32",
+        precision="bfloat16" if has_16_bits else "float32",
         vocabulary=_folder_vocabulary(folder),
+    )
+
+
+def _folder_need(text_config: dict[str, Any], parameters: int) -> MemoryNeed:
+    """The memory that a folder's model needs with one cache. Raises `UnsupportedModel`."""
+    layers = int(text_config.get("num_hidden_layers", text_config.get("n_layer", 0)))
+    heads = int(text_config.get("num_attention_heads", text_config.get("n_head", 0)))
+    width = int(text_config.get("hidden_size", text_config.get("n_embd", 0)))
+    if not 0 < layers <= MAX_LAYERS or heads < 1 or width < 1 or parameters < 1:
+        raise UnsupportedModel
+    key_heads = int(text_config.get("num_key_value_heads") or heads)
+    head_width = int(text_config.get("head_dim") or width // heads)
+    context = text_config.get("max_position_embeddings")
+    if not isinstance(context, int) or context <= 0:
+        context = None
+    return MemoryNeed(
+        parameters=parameters,
+        quantizable=0,
+        layers=[LayerCache(2 * key_heads * head_width)] * layers,
+        context=context,
     )
 
 
@@ -368,7 +391,8 @@ def _vocabulary_of(tokenizer: dict[str, Any]) -> Vocabulary | None:
     if min(pieces) < 0 or size > MAX_VOCAB:
         raise Damaged
     # An id without a piece gets one that no other vocabulary has.
-    return Vocabulary(encoded(pieces.get(i, f"\x00{i}") for i in range(size)), size)
+    texts = encoded(pieces.get(i, f"\x00{i}") for i in range(size))
+    return Vocabulary(texts, size)
 
 
 def _is_folder_tuned(folder: Path) -> bool:
@@ -380,10 +404,12 @@ def _is_folder_tuned(folder: Path) -> bool:
     template_file = folder / "chat_template.jinja"
     if template is None and template_file.is_file() and template_file.stat().st_size < MAX_HEADER:
         template = template_file.read_text("utf-8")
-    end = values.get("eos_token")
-    if isinstance(end, dict):
-        end = end.get("content")
-    return _is_tuned(template, end if isinstance(end, str) else None)
+    end_token = values.get("eos_token")
+    if isinstance(end_token, dict):
+        end_token = end_token.get("content")
+    if not isinstance(end_token, str):
+        end_token = None
+    return _is_tuned(template, end_token)
 
 
 def _read_json(path: Path) -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import log
-from pathlib import Path
 from typing import TypeAlias
 
 from ..files.findings import GOOD_RATIO, POOR_RATIO
@@ -33,13 +33,12 @@ OTHER_NAME = 0.7
 
 @dataclass(frozen=True)
 class Match:
-    """A target and a draft with its tokenizer. ratio: the target's parameters / the draft's. bytes:
-    the memory of both with caches in all lanes. fits: whether that much is free."""
+    """A target and a draft with its tokenizer."""
 
     target: LocalModel
     draft: LocalModel
-    bytes: int
-    fits: bool
+    bytes: int  # the memory of both with caches in all lanes
+    fits: bool  # whether that much is free
 
     @property
     def name(self) -> str:
@@ -48,6 +47,7 @@ class Match:
 
     @property
     def ratio(self) -> float:
+        """The target's parameters / the draft's."""
         return self.target.parameters / self.draft.parameters
 
     @property
@@ -62,7 +62,8 @@ class Match:
         penalty = abs(log(self.ratio / GOOD_RATIO))
         if self.target.is_chat != self.draft.is_chat:
             penalty += TUNED_OTHERWISE
-        return penalty + OTHER_NAME * (1 - _likeness(_family(self.target), _family(self.draft)))
+        likeness = _likeness(_family(self.target), _family(self.draft))
+        return penalty + OTHER_NAME * (1 - likeness)
 
     @property
     def title(self) -> str:
@@ -84,8 +85,10 @@ class Match:
     def remark(self) -> str:
         """The memory that it needs, and reasons against it."""
         size = shown_bytes(self.bytes)
-        words = f"fits, {size}" if self.fits else f"{size}: too large here"
-        return words if self.pays else f"{words}, draft hardly smaller"
+        remark = f"fits, {size}" if self.fits else f"{size}: too large here"
+        if not self.pays:
+            remark += ", draft hardly smaller"
+        return remark
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,9 @@ def _facts_of(listing: Listing) -> list[LocalModel]:
 
 def _stamp(model: StoredModel) -> _Stamp:
     """A stamp that changes with the model's files."""
-    path: Path = model.path / "config.json" if model.path.is_dir() else model.path
+    path = model.path
+    if path.is_dir():
+        path = path / "config.json"
     status = path.stat()
     return model.name, status.st_size, status.st_mtime_ns
 
@@ -168,15 +173,15 @@ def matched(models: Sequence[LocalModel], free: int, *, cpu: bool) -> tuple[Matc
     `LocalPairs.matches`."""
     by_target: list[list[Match]] = []
     for target in models:
-        drafts = [
-            _match(target, draft, free, cpu=cpu)
-            for draft in models
-            if target.parameters >= MIN_RATIO * draft.parameters and can_draft(draft, target)
-        ]
-        if drafts:
-            by_target.append(sorted(drafts, key=_rank))
-    by_target.sort(key=lambda drafts: _rank(drafts[0]))
-    return tuple(match for drafts in by_target for match in drafts)
+        matches = []
+        for draft in models:
+            is_smaller = target.parameters >= MIN_RATIO * draft.parameters
+            if is_smaller and can_draft(draft, target):
+                matches.append(_match(target, draft, free, cpu=cpu))
+        if matches:
+            by_target.append(sorted(matches, key=_rank))
+    by_target.sort(key=lambda matches: _rank(matches[0]))
+    return tuple(chain.from_iterable(by_target))
 
 
 def can_draft(draft: LocalModel, target: LocalModel) -> bool:
@@ -190,7 +195,7 @@ def can_draft(draft: LocalModel, target: LocalModel) -> bool:
 
 def _match(target: LocalModel, draft: LocalModel, free: int, *, cpu: bool) -> Match:
     need = target.memory(LANES, cpu=cpu) + draft.memory(DRAFTING_LANES, cpu=cpu)
-    return Match(target, draft, need, need <= free)
+    return Match(target, draft, bytes=need, fits=need <= free)
 
 
 def _rank(match: Match) -> tuple[bool, bool, float, str]:
@@ -205,5 +210,10 @@ def _likeness(first: str, second: str) -> float:
 
 def _family(model: LocalModel) -> str:
     """A model's name without its numbers of parameters and bits."""
-    words = model.called.rpartition("/")[2].lower().replace("_", "-").split("-")
-    return "-".join(word for word in words if not word.rstrip("bmk").replace(".", "").isdigit())
+    name = model.called.rpartition("/")[2].lower().replace("_", "-")
+    words = []
+    for word in name.split("-"):
+        digits = word.rstrip("bmk").replace(".", "")
+        if not digits.isdigit():
+            words.append(word)
+    return "-".join(words)

@@ -18,13 +18,10 @@ from ..files.gguf.header import GgufHeader
 from ..files.gguf.layout import integer_bytes, quantized_file_bytes
 from ..files.local_paths import local_file
 from ..files.memory import (
-    DRAFT_KINDS,
     DRAFT_QUANTIZED,
     DRAFTING_LANES,
-    KINDS,
     LANES,
     STORED,
-    TABLE,
     Device,
     DeviceMemory,
     PlannedLoad,
@@ -82,16 +79,16 @@ def _planned_and_loaded(
         dtypes = [file.dtype for file in files.models]
         options = tuple(map(_as_stored, options, models, dtypes))
     loads = planned_loads(models, head, options, devices[0].device)
-    placement, most = place_target(loads, devices)
+    placement, max_memory = place_target(loads, devices)
     if placement is None and any(model.packed is not None for model in models):
         # transformers spreads a model over GPUs, and wants its own files for that.
         unpacked_files = [file._replace(header=None) for file in files.models]
         files = files._replace(models=unpacked_files)
         return _planned_and_loaded(spec, files, request, devices)
     device = None if placement is None else torch.device(str(placement))
+    target_options = replace(options[0], device=device, most=max_memory)
     try:
-        options = (replace(options[0], device=device, most=most), *options[1:])
-        return _loaded(pair, models, head, options, on_progress)
+        return _loaded(pair, models, head, (target_options, *options[1:]), on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
             raise
@@ -158,7 +155,9 @@ def _kept_dtype(options: LoadOptions, dtype: str | None) -> torch.dtype | None:
     the table's default."""
     if options.quantize is not None:
         return None
-    return options.dtype or (DTYPES[dtype] if dtype else None)
+    if options.dtype is None and dtype is not None:
+        return DTYPES[dtype]
+    return options.dtype
 
 
 def with_draft_bits(options: Sequence[LoadOptions], bits: str | None) -> Sequence[LoadOptions]:
@@ -208,10 +207,9 @@ def planned_loads(
 ) -> list[PlannedLoad]:
     """Plan the memory and precision of each model with these options, with caches in all `LANES`
     lanes. A head comes last, in the precision of the target's hidden states."""
-    loads: list[PlannedLoad] = []
-    for model, model_options in zip(models, options, strict=False):
-        copies = DRAFTING_LANES if loads else LANES
-        loads.append(_planned_load(model, model_options, device, copies))
+    loads = [_planned_load(models[0], options[0], device, copies=LANES)]
+    if len(models) > 1:
+        loads.append(_planned_load(models[1], options[1], device, copies=DRAFTING_LANES))
     if head is not None:
         precision = loading_precision(models[0].config, device, options[0].dtype)
         need = replace(head.need, copies=DRAFTING_LANES)
@@ -237,21 +235,23 @@ def _planned_load(
         precision = options.quantize
         check_bits(precision, device)
         if device.type == "cpu":
-            from .quantize import check_quantizable, quantized_bytes
-
-            check_quantizable(model.model, model.source.shown)
-            if model.packed is not None:
-                kind = (DRAFT_KINDS if options.is_draft else KINDS)[precision]
-                output_kind = kind if options.is_draft else TABLE
-                smaller = quantized_file_bytes(model.packed, kind, output_kind)
-            else:
-                smaller = quantized_bytes(
-                    model.model, precision, options.products, is_draft=options.is_draft
-                )
-            need = replace(need, smaller=smaller)
+            need = replace(need, smaller=_bytes_on_processor(model, options, bits=precision))
+    products = None
     has_few_bits = precision == STORED or precision in DRAFT_QUANTIZED
-    products = options.products if has_few_bits and device.type == "cpu" else None
+    if has_few_bits and device.type == "cpu":
+        products = options.products
     return PlannedLoad(model.source.shown, need, precision, products)
+
+
+def _bytes_on_processor(model: ModelMetadata, options: LoadOptions, *, bits: str) -> int:
+    """Bytes of a model's weights once a processor has quantized them. Raises `PairError`."""
+    from .quantize import block_kinds, check_quantizable, quantized_bytes
+
+    check_quantizable(model.model, model.source.shown)
+    if model.packed is None:
+        return quantized_bytes(model.model, bits, options.products, is_draft=options.is_draft)
+    kind, output_kind = block_kinds(bits, is_draft=options.is_draft)
+    return quantized_file_bytes(model.packed, kind, output_kind)
 
 
 def _loaded(

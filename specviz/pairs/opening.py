@@ -16,10 +16,11 @@ def first_pair() -> str:
     Raises `SettingsError`."""
     name = PAIR.read()
     if name is None:
-        packed = (pair for pair in named_pairs() if pair.is_packed and at_hand(pair))
         free = free_ram()
-        fitting = (pair for pair in packed if pair.bytes(pair.precision(cpu=True)) <= free)
-        return next((pair.name for pair in fitting), BUILTIN)
+        for row in named_pairs():
+            if row.is_packed and at_hand(row) and _fits(row, free):
+                return row.name
+        return BUILTIN
     try:
         spec = parse_pair(name)
         if isinstance(spec, OperatorSpec):
@@ -42,11 +43,15 @@ def awaited_pair() -> NamedPair | None:
     offered = operator_pairs() or named_pairs()
     free = free_ram()
     for row in named_pairs():
-        fits = row.is_packed and row.bytes(row.precision(cpu=True)) <= free
-        if not fits:
+        if not row.is_packed or not _fits(row, free):
             continue
         if at_hand(row):
             return None
         if row.files and row in offered:
             return row
     return None
+
+
+def _fits(row: NamedPair, free: int) -> bool:
+    """Whether a row's models fit into free bytes of memory, on a processor."""
+    return row.bytes(row.precision(cpu=True)) <= free

@@ -15,16 +15,13 @@ from .table import Facts, NamedPair, checked_file, named_pair, wheel_file
 
 
 class PairFile(NamedTuple):
-    """One model of a pair. name: a hub id, a folder or a file. table_name: its name in the table.
-    dtype: the dtype to which the table unpacks its GGUF file. bits: the table's bits for its
-    weights on a processor. header: that of a GGUF file which specviz reads, not transformers.
-    """
+    """One model of a pair."""
 
-    name: str
-    table_name: str | None
-    dtype: str | None
-    bits: str | None
-    header: GgufHeader | None
+    name: str  # a hub id, a folder or a file
+    table_name: str | None  # its name in the table, without the owner
+    dtype: str | None  # the dtype to which the table unpacks its GGUF file
+    bits: str | None  # the table's bits for its weights on a processor
+    header: GgufHeader | None  # of a GGUF file which specviz reads, not transformers
 
 
 class PairFiles(NamedTuple):
@@ -38,29 +35,37 @@ def pair_files(spec: NamedSpec | ModelsSpec, *, reads: bool) -> PairFiles:
     """Find the files of a pair. reads: whether GGUF files of known kinds can be read
     (`models.reads_files`). Raises `PairError`."""
     target, draft, row = named_files(spec)
-    if closed := closed_sentence([name for name in (target, draft) if name]):
+    names = [target]
+    if draft:
+        names.append(draft)
+    if closed := closed_sentence(names):
         raise PairError(closed)
-
-    def header(name: str) -> GgufHeader | None:
-        path = local_file(name)
-        if path is None or not reads:
-            return None
-        header = checked_gguf(path)
-        return header if can_stay_packed(header) else None
-
-    if row is None:
-        names = [name for name in (target, draft) if name is not None]
-        return PairFiles([PairFile(name, None, None, None, header(name)) for name in names], None)
-    models = [PairFile(target, _own_name(row.target), row.target_dtype, None, header(target))]
-    if draft is not None:
-        name = _own_name(row.draft)
-        models.append(PairFile(draft, name, None, row.draft_bits(draft), header(draft)))
+    models = []
+    for name in names:
+        header = _readable_header(name) if reads else None
+        models.append(PairFile(name, table_name=None, dtype=None, bits=None, header=header))
+    if row is not None:
+        target_name = _name_without_owner(row.target)
+        models[0] = models[0]._replace(table_name=target_name, dtype=row.target_dtype)
+        if draft:
+            draft_name = None if row.draft is None else _name_without_owner(row.draft)
+            models[1] = models[1]._replace(table_name=draft_name, bits=row.draft_bits(draft))
     return PairFiles(models, row)
 
 
-def _own_name(model: Facts | None) -> str | None:
-    """The table's name of a model, without the owner."""
-    return None if model is None else model.name.rpartition("/")[2]
+def _readable_header(name: str) -> GgufHeader | None:
+    """The header of a GGUF file of known kinds; None for anything else. Raises `PairError`."""
+    path = local_file(name)
+    if path is None:
+        return None
+    header = checked_gguf(path)
+    if not can_stay_packed(header):
+        return None
+    return header
+
+
+def _name_without_owner(model: Facts) -> str:
+    return model.name.rpartition("/")[2]
 
 
 def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
@@ -70,15 +75,17 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
     row is missing.
     """
     if isinstance(spec, ModelsSpec):
-        row = None if local_path(spec.target) else named_pair(spec.target)
+        row = named_pair(spec.target) if local_path(spec.target) is None else None
         target = spec.target
         draft = spec.draft
     else:
         row = named_pair(spec.name)
         assert row is not None, "the parser has seen it"
-        draft = row.parts[0].name_or_path if row.parts else None
+        draft = None
         if row.draft_file is not None:
             draft = checked_file(row, row.draft_file)
+        elif row.parts:
+            draft = row.parts[0].name_or_path
     if row is not None and row.target_file is not None:
         target = checked_file(row, row.target_file)
     elif row is not None:

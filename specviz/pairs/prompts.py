@@ -86,19 +86,24 @@ def prompts_for(pair: str) -> Path:
     for a pair that is not in the table."""
     if pair == BUILTIN:
         return BUILTIN_SET
-    named = named_pair(pair)
-    if named is None:
-        target = re.split(r"[+@]", pair)[0]
+    row = named_pair(pair)
+    if row is None:
+        target = _without_folder(re.split(r"[+@]", pair)[0])
+        is_chat = bool(_CHAT.search(target))
     else:
-        pairs_own = ASSETS / pair / OWN_SET
-        if pairs_own.is_file():
-            return pairs_own
-        target = named.target.name
-    target = re.split(r"[/\\#]", target.rstrip("/"))[-1]
-    is_chat = bool(_CHAT.search(target)) if named is None else named.target.chat
+        own_set = ASSETS / pair / OWN_SET
+        if own_set.is_file():
+            return own_set
+        target = _without_folder(row.target.name)
+        is_chat = row.target.chat
     if _CODER.search(target):
         return CODE if is_chat else COMPLETION
     return QUESTIONS if is_chat else BUILTIN_SET
+
+
+def _without_folder(name: str) -> str:
+    """A model's name without the owner, the folder or the server in front."""
+    return re.split(r"[/\\#]", name.rstrip("/"))[-1]
 
 
 def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
@@ -199,13 +204,14 @@ def _entries(text: str, name: str, suffix: str) -> list[Entry]:
         return _from_json(text, name)
     if suffix in TABLES or (not suffix and _begins_as_table(text)):
         return _from_table(text, name)
-    lines = [Entry(f"line {n}", line) for n, line in enumerate(lines_of(text), 1)]
-    entries = [entry for entry in lines if entry.value.strip()]
-    if suffix == ".jsonl" or (suffix != ".txt" and first == "{"):
-        return [
-            Entry(entry.where, _parsed(entry.value, f"{entry.where} of {name}"))
-            for entry in entries
-        ]
+    is_jsonl = suffix == ".jsonl" or (suffix != ".txt" and first == "{")
+    entries = []
+    for number, line in enumerate(lines_of(text), 1):
+        if not line.strip():
+            continue
+        where = f"line {number}"
+        value = _parsed(line, f"{where} of {name}") if is_jsonl else line
+        entries.append(Entry(where, value))
     return entries
 
 
@@ -219,19 +225,26 @@ def _is_json(text: str) -> bool:
 
 def _from_json(text: str, name: str) -> list[Entry]:
     value = _parsed(text, name)
-    if isinstance(value, dict) and not {*SINGLE, *OF_TURNS} & value.keys():
-        if not value or not all(isinstance(group, list) for group in value.values()):
-            raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
-        entries = [
-            Entry(f"prompt {n} of {kind[:MAX_KIND_LENGTH]!r}", prompt, kind)
-            for kind, group in value.items()
-            for n, prompt in enumerate(group, 1)
-        ]
+    if isinstance(value, list):
+        entries = [Entry(f"prompt {n}", prompt) for n, prompt in enumerate(value, 1)]
+    elif isinstance(value, dict) and not {*SINGLE, *OF_TURNS} & value.keys():
+        entries = _from_groups(value, name)
     else:
-        prompts = value if isinstance(value, list) else [value]
-        entries = [Entry(f"prompt {n}", prompt) for n, prompt in enumerate(prompts, 1)]
+        entries = [Entry("prompt 1", value)]
     if not entries:
         raise PromptError(f"{name} has no prompts: {FORMS}.")
+    return entries
+
+
+def _from_groups(groups: dict[str, Any], name: str) -> list[Entry]:
+    """The prompts of an object of lists by kind."""
+    if not groups or not all(isinstance(group, list) for group in groups.values()):
+        raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
+    entries = []
+    for kind, group in groups.items():
+        for number, prompt in enumerate(group, 1):
+            where = f"prompt {number} of {kind[:MAX_KIND_LENGTH]!r}"
+            entries.append(Entry(where, prompt, kind))
     return entries
 
 
@@ -295,24 +308,33 @@ def _question(entry: Entry, name: str) -> Question:
     if isinstance(entry.value, dict):
         kind = kind or _kind_in(entry.value)
         prompt = _prompt_of(entry.value, where)
-    messages = prompt if isinstance(prompt, tuple) else ()
-    text = messages[-1].content if messages else prompt
+    text = prompt
+    size = 0
+    messages: Messages = ()
+    if isinstance(prompt, tuple):
+        text = prompt[-1].content
+        size = sum(len(message.content) for message in prompt)
+        # A single user turn becomes a text, which models without a chat template can read too.
+        if len(prompt) > 1:
+            messages = prompt
     if not isinstance(text, str) or not text.strip():
         raise PromptError(f"{where} has no text: {FORMS}.")
-    size = sum(len(message.content) for message in messages) or len(text)
+    size = size or len(text)
     if size > MAX_CHARACTERS:
         raise PromptError(
             f"{where} has {size:,} characters: use prompts of up to {MAX_CHARACTERS:,}."
         )
-    shown = escaped(kind or "").strip()[:MAX_KIND_LENGTH]
-    # A single user turn becomes a text, which models without a chat template can read too.
-    return Question(shown or "prompts", text, messages if len(messages) > 1 else ())
+    shown_kind = escaped(kind or "").strip()[:MAX_KIND_LENGTH]
+    return Question(shown_kind or "prompts", text, messages)
 
 
 def _kind_in(entry: dict[str, Any]) -> str | None:
     """The kind that an object states."""
-    kind = next((entry[field] for field in KINDS if field in entry), None)
-    return kind if isinstance(kind, str) else None
+    for field in KINDS:
+        if field in entry:
+            kind = entry[field]
+            return kind if isinstance(kind, str) else None
+    return None
 
 
 def _prompt_of(entry: dict[str, Any], where: str) -> Any:
@@ -347,5 +369,7 @@ def _up_to_user(turns: list[Any]) -> list[Any]:
 
 
 def _is_from_user(turn: Any) -> bool:
-    role = turn.get("role", turn.get("from")) if isinstance(turn, dict) else None
+    if not isinstance(turn, dict):
+        return False
+    role = turn.get("role", turn.get("from"))
     return isinstance(role, str) and ROLES.get(role) == "user"

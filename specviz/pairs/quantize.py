@@ -56,21 +56,35 @@ def quantize_on_processor(
     model.
     """
     check_quantizable(model, name)
-    kind = (DRAFT_KINDS if is_draft else KINDS)[bits]
-    linears = list(linear_places(model))
+    kind, output_kind = block_kinds(bits, is_draft=is_draft)
+    places = list(linear_places(model))
+
+    def packed_at(place: tuple[Any, str]) -> PackedLinear:
+        module, attribute = place
+        return _packed_linear(getattr(module, attribute), kind)
+
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
-        in_blocks = pool.map(lambda linear: _packed_linear(getattr(*linear), kind), linears)
-        for done, (linear, packed) in enumerate(zip(linears, in_blocks, strict=True), 1):
-            setattr(*linear, packed)
+        packed_linears = pool.map(packed_at, places)
+        for index, packed in enumerate(packed_linears):
+            module, attribute = places[index]
+            setattr(module, attribute, packed)
             if on_progress is not None:
-                on_progress(Progress(f"making the weights of {name} smaller", done / len(linears)))
-        _pack_tables(model, kind if is_draft else TABLE, pool)
+                share = (index + 1) / len(places)
+                on_progress(Progress(f"making the weights of {name} smaller", share))
+        _pack_tables(model, output_kind, pool)
     for parameter in model.parameters():  # norms and biases, which are small
         if parameter.is_floating_point():
             parameter.data = parameter.data.float()
     model.packed_as = kind
     choose_products(model, products)
     model.config.dtype = torch.float32
+
+
+def block_kinds(bits: str, *, is_draft: bool) -> tuple[str, str]:
+    """The kind of blocks of a model in `bits`, and that of its output layer."""
+    if is_draft:
+        return DRAFT_KINDS[bits], DRAFT_KINDS[bits]
+    return KINDS[bits], TABLE
 
 
 def _pack_tables(model: Any, kind: str, pool: ThreadPoolExecutor) -> None:
@@ -110,18 +124,18 @@ def check_quantizable(model: Any, name: str) -> None:
 def quantized_bytes(model: Any, bits: str, products: str, *, is_draft: bool = False) -> int:
     """Bytes of the weights of a model of bf16 or fp32, which may be on the `meta` device, in
     `bits`. products: one of `PRODUCTS`; with integers a tied output layer is stored separately."""
-    kind = (DRAFT_KINDS if is_draft else KINDS)[bits]
-    inside = sum(
-        linear.out_features * row_bytes(linear.in_features, kind)
-        for linear in (getattr(part, attribute) for part, attribute in linear_places(model))
-    )
+    kind, output_kind = block_kinds(bits, is_draft=is_draft)
+    total: int = 0
+    for module, attribute in linear_places(model):
+        linear = getattr(module, attribute)
+        total += linear.out_features * row_bytes(linear.in_features, kind)
     table = model.model.embed_tokens
     rows = table.num_embeddings
     width = table.embedding_dim
-    total: int = inside + rows * row_bytes(width, TABLE)
+    total += rows * row_bytes(width, TABLE)
     is_shared = model.config.tie_word_embeddings and products == FP32_PRODUCTS
     if not is_shared:
-        total += rows * row_bytes(width, kind if is_draft else TABLE)
+        total += rows * row_bytes(width, output_kind)
     return total
 
 

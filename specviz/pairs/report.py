@@ -44,8 +44,10 @@ class Report:
     @property
     def summary(self) -> str:
         """The verdict as a sentence."""
-        beside = f" with {self.draft}" if self.draft else ""
-        return f"{self.target}{beside} {VERDICTS[self.verdict]}"
+        models = self.target
+        if self.draft:
+            models += f" with {self.draft}"
+        return f"{models} {VERDICTS[self.verdict]}"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values."""

@@ -125,7 +125,9 @@ class WatchedSpec:
     alone: Address | None = None
 
     def __str__(self) -> str:
-        return str(self.engine) if self.alone is None else f"{self.engine} | {self.alone}"
+        if self.alone is None:
+            return str(self.engine)
+        return f"{self.engine} | {self.alone}"
 
 
 VisitorSpec: TypeAlias = NamedSpec | ModelsSpec | OperatorSpec
@@ -149,14 +151,16 @@ def parse_pair(name: str) -> PairSpec:
     if is_row(name):
         return NamedSpec(name)
     # The name of a folder may contain a plus: a split with one on its left comes first.
-    splits = [
-        (name[:position].strip(), name[position + 1 :].strip())
-        for position, sign in enumerate(name)
-        if sign == "+"
-    ]
-    for target, draft in sorted(splits, key=lambda split: local_path(split[0]) is None):
+    splits = []
+    for plus in re.finditer(r"\+", name):
+        target = name[: plus.start()].strip()
+        draft = name[plus.end() :].strip()
         if target and draft:
-            return ModelsSpec(target, None if draft == NO_DRAFT else draft)
+            splits.append((target, draft))
+    splits.sort(key=lambda split: local_path(split[0]) is None)
+    if splits:
+        target, draft = splits[0]
+        return ModelsSpec(target, None if draft == NO_DRAFT else draft)
     from .table import named_pairs
 
     examples = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
@@ -192,13 +196,19 @@ def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) 
     if isinstance(spec, ModelsSpec):
         if not any_model and not (stored_models and _is_stored_pair(spec)):
             raise PairError(NOT_OFFERED)
-        for model in filter(None, (spec.target, spec.draft)):
-            if not HUB_ID.fullmatch(model) and local_path(model) is None:
-                raise PairError(
-                    f"{model[:MAX_SHOWN]!r} is no model that can be named here: use one of the "
-                    "hub, such as owner/model, or a folder or GGUF file of the server's machine."
-                )
+        _check_model(spec.target)
+        if spec.draft:
+            _check_model(spec.draft)
     return spec
+
+
+def _check_model(name: str) -> None:
+    """Raise `PairError` unless a name is a hub id, or a folder or file of this machine."""
+    if not HUB_ID.fullmatch(name) and local_path(name) is None:
+        raise PairError(
+            f"{name[:MAX_SHOWN]!r} is no model that can be named here: use one of the "
+            "hub, such as owner/model, or a folder or GGUF file of the server's machine."
+        )
 
 
 def _is_stored_pair(spec: ModelsSpec) -> bool:
@@ -252,14 +262,15 @@ def _on_servers(name: str) -> ServerSpec:
     for part in _BETWEEN.split(name):
         url, _, models = part.partition("#")
         servers.append((url.strip(), models.strip()))
-    url, models = servers[0]
-    other_servers = servers[1:]
-    model, plus, draft = (part.strip() for part in models.partition("+"))
-    has_draft = plus or any("+" in other_models for _, other_models in other_servers)
-    if len(other_servers) > 1 or (other_servers and has_draft) or bool(plus) != bool(draft):
+    is_watched = not any("+" in models for _, models in servers)
+    if len(servers) > 2 or (len(servers) == 2 and not is_watched):
         raise PairError(f"{NAMING}.")
-    address = Address(url, model)
-    if plus:
-        return ServedSpec(address, draft)
-    alone = Address(*other_servers[0]) if other_servers else None
-    return WatchedSpec(address, alone)
+    url, models = servers[0]
+    if is_watched:
+        engine = Address(url, models)
+        alone = Address(*servers[1]) if len(servers) == 2 else None
+        return WatchedSpec(engine, alone)
+    model, _, draft = models.partition("+")
+    if not draft.strip():
+        raise PairError(f"{NAMING}.")
+    return ServedSpec(Address(url, model.strip()), draft.strip())

@@ -72,7 +72,9 @@ class Facts:
     @property
     def name_or_path(self) -> str:
         """The source of its files: a hub id, or a folder of this program."""
-        return str(ASSETS / self.shipped) if self.shipped else self.name
+        if self.shipped:
+            return str(ASSETS / self.shipped)
+        return self.name
 
     @property
     def sized(self) -> bool:
@@ -81,8 +83,13 @@ class Facts:
 
     def need(self, copies: int) -> MemoryNeed:
         """Its memory need with `copies` caches, as far as it is known."""
-        caches = (LayerCache(self.cache or 0),)
-        return MemoryNeed(self.parameters or 0, self.quantizable, caches, copies, self.context)
+        return MemoryNeed(
+            parameters=self.parameters or 0,
+            quantizable=self.quantizable,
+            layers=(LayerCache(self.cache or 0),),
+            copies=copies,
+            context=self.context,
+        )
 
 
 @dataclass(frozen=True)
@@ -139,32 +146,34 @@ class NamedPair:
     @property
     def target_name(self) -> str:
         """The target's display name, such as "Qwen2.5-Coder-1.5B-Instruct, 4 bits"."""
-        if self.target_dtype is not None:
-            return f"{_display_name(self.target, None)}, {self.target_bits} bits"
-        return _display_name(self.target, self.target_file)
+        return _display_name(self.target, self.target_bits)
 
     @property
     def target_bits(self) -> int | None:
         """The bits of a weight of the target, if the row is run from a file."""
         if self.target_dtype is not None:
             return 8 * DTYPE_BYTES[self.target_dtype]
-        return None if self.target_file is None else self.target_file.bits
+        if self.target_file is not None:
+            return self.target_file.bits
+        return None
 
     @property
     def draft_name(self) -> str | None:
         """The draft model's display name."""
         if self.draft is None:
             return None
+        bits: int | str | None = None
         if self.draft_quantize is not None:
-            return (
-                f"{_display_name(self.draft, None)}, {self.draft_quantize.removesuffix('bit')} bits"
-            )
-        return _display_name(self.draft, self.draft_file)
+            bits = self.draft_quantize.removesuffix("bit")
+        elif self.draft_file is not None:
+            bits = self.draft_file.bits
+        return _display_name(self.draft, bits)
 
     def draft_bits(self, name: str) -> str | None:
         """The draft's bits on a processor, if the draft of this name is the row's own file."""
-        is_own = self.draft_file is not None and Path(name).name == self.draft_file.name
-        return self.draft_quantize if is_own else None
+        if self.draft_file is None or Path(name).name != self.draft_file.name:
+            return None
+        return self.draft_quantize
 
     @property
     def is_packed(self) -> bool:
@@ -192,7 +201,9 @@ class NamedPair:
             return self.target.dtype
         if self.target_dtype is not None:
             return self.target_dtype
-        return f"{self.files[0].bits}bit" if self.files else "float32"
+        if self.files:
+            return f"{self.files[0].bits}bit"
+        return "float32"
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
         """Bytes of all models and their caches in each of `LANES` lanes."""
@@ -235,8 +246,10 @@ def own_folder(name: str) -> Path | None:
     names = [name]
     if row.files:
         names += [pair.name for pair in named_pairs() if pair.files == row.files]
-    folders = (ASSETS / name for name in names)
-    return next((folder for folder in folders if (folder / "presets.json").is_file()), None)
+    for name in names:
+        if (ASSETS / name / "presets.json").is_file():
+            return ASSETS / name
+    return None
 
 
 def operator_pairs() -> tuple[NamedPair, ...]:
@@ -320,9 +333,13 @@ def checked_file(pair: NamedPair, file: ModelFile) -> str:
 
 def _missing_names(pair: NamedPair) -> list[str]:
     """The display names of models whose files are missing."""
-    named = ((pair.target_name, pair.target_file), (pair.draft_name, pair.draft_file))
     missing = missing_files(pair)
-    return [str(name) for name, file in named if file in missing]
+    names = []
+    if pair.target_file in missing:
+        names.append(pair.target_name)
+    if pair.draft_file in missing:
+        names.append(str(pair.draft_name))
+    return names
 
 
 def _is_cached(model: Facts, names: Sequence[str]) -> bool:
@@ -330,25 +347,25 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
     none."""
     from huggingface_hub import try_to_load_from_cache
 
-    if model.name_or_path != model.name or model.name.startswith(f"{BUILTIN}/"):
+    if model.shipped or model.name.startswith(f"{BUILTIN}/"):
         return True
 
     def is_here(name: str) -> bool:
         return isinstance(try_to_load_from_cache(model.name, name), str)
 
-    def are_shards_here() -> bool:
-        index = try_to_load_from_cache(model.name, SHARDS)
-        if not isinstance(index, str):
-            return False
-        try:
-            shards = set(json.loads(Path(index).read_text("utf-8"))["weight_map"].values())
-        # The index is truncated or has another format.
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return False
-        return all(map(is_here, shards))
-
-    other_names = [name for name in names if name != WEIGHTS]
-    return all(map(is_here, other_names)) and (is_here(WEIGHTS) or are_shards_here())
+    if not all(is_here(name) for name in names if name != WEIGHTS):
+        return False
+    if is_here(WEIGHTS):
+        return True
+    index = try_to_load_from_cache(model.name, SHARDS)
+    if not isinstance(index, str):
+        return False
+    try:
+        shards = set(json.loads(Path(index).read_text("utf-8"))["weight_map"].values())
+    # The index is truncated or has another format.
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+    return all(is_here(shard) for shard in shards)
 
 
 def suggested_draft(target: str) -> str | None:
@@ -401,10 +418,12 @@ def model_files() -> dict[str, ModelFile]:
     return files
 
 
-def _display_name(model: Facts, file: ModelFile | None) -> str:
-    """A model's name without its owner, with the bits of its file."""
+def _display_name(model: Facts, bits: int | str | None) -> str:
+    """A model's name without its owner, with the bits of its weights if they are known."""
     name = model.name.rpartition("/")[2]
-    return name if file is None else f"{name}, {file.bits} bits"
+    if bits is None:
+        return name
+    return f"{name}, {bits} bits"
 
 
 @cache

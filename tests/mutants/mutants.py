@@ -481,7 +481,7 @@ MUTANTS = [
     Mutant("files", "_download", "if status not in (408, 429) and status < 500:", "if status:", "fetch"),
     Mutant("files", "_whole_wheel", "if zipfile.is_zipfile(path)", "", "fetch"),
     Mutant("files", "fetch_plan", "MODELS.read() is not None and", "False and", "fetch"),
-    Mutant("files", "first_pair", " and at_hand(pair)", "", "table"),
+    Mutant("files", "first_pair", " and at_hand(row)", "", "table"),
     Mutant("files", "awaited_pair", "row.files and row in offered", "row.files", "fetches"),
     # Who may have the page fetch a pair
     Mutant("access", "_check_owner", "not MAY_FETCH.get()", "False", "fetches"),
