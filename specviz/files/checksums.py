@@ -13,7 +13,8 @@ RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 def write_checksums(folder: Path) -> None:
     """Write the list of all files of a folder beside them, in the format of the command
     `sha256sum`. It replaces an earlier list."""
-    (folder / LIST).write_text("".join(f"{line}\n" for line in _sums(folder)), "utf-8")
+    lines = [f"{line}\n" for line in _sums(folder)]
+    (folder / LIST).write_text("".join(lines), "utf-8")
 
 
 def check_files(folder: Path) -> None:
@@ -24,13 +25,18 @@ def check_files(folder: Path) -> None:
         listed = (folder / LIST).read_text("utf-8").splitlines()
     except (OSError, ValueError):
         listed = []
-    wrong = sorted(line.partition("  ")[2] for line in {*listed} ^ {*_sums(folder)})
-    if wrong or not listed:
-        name = (wrong[0] if listed else "") or LIST
-        raise PairError(
-            f"the file {folder.name}/{name} of the built-in pair is missing, was changed or is not "
-            f"one of its own: {RESTORE}."
-        )
+    differing_lines = set(listed) ^ set(_sums(folder))
+    if not listed:
+        raise _wrong_file(folder, LIST)
+    if differing_lines:
+        raise _wrong_file(folder, min(line.partition("  ")[2] for line in differing_lines) or LIST)
+
+
+def _wrong_file(folder: Path, name: str) -> PairError:
+    return PairError(
+        f"the file {folder.name}/{name} of the built-in pair is missing, was changed or is not "
+        f"one of its own: {RESTORE}."
+    )
 
 
 def _sums(folder: Path) -> list[str]:

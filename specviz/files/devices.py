@@ -16,7 +16,8 @@ def best_device() -> torch.device:
 
     Apple's GPUs are not used: they lack fp64, which exact sampling needs.
     """
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
 
 
 def checked_device(device: object) -> torch.device | None:
@@ -31,13 +32,17 @@ def checked_device(device: object) -> torch.device | None:
         checked: torch.device = torch.device(name)
     except (RuntimeError, TypeError, ValueError, OverflowError):
         raise PairError(f"{str(name)[:40]!r} is no device: {DEVICES}.") from None
-    if checked.type == "cpu" or (checked.type == "mps" and torch.backends.mps.is_available()):
+    if checked.type == "cpu":
         return checked
     if checked.type == "mps":
+        if torch.backends.mps.is_available():
+            return checked
         raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
     if checked.type != "cuda":
         raise PairError(f"the models do not run on {checked.type}: {DEVICES}.")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    count = 0
+    if torch.cuda.is_available():
+        count = torch.cuda.device_count()
     if (checked.index or 0) >= count:
         raise PairError(
             f"there is no {checked} here, of {count} GPUs that torch can use: {DEVICES}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -118,7 +118,8 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
 def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Findings:
     """The description of a GGUF file. parameters: tied ones once. stays: whether its weights are
     used in their stored format."""
-    licence = header.text("general.license")
+    file = blob_name(header.path) or header.path.name
+    licence = header.text("general.license") or "none"
     has = "has a" if header.text("tokenizer.chat_template") else "has no"
     unpacking = "Nothing of it is unpacked to the disk"
     if not stays:
@@ -126,15 +127,10 @@ def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Finding
         unpacking = f"It is unpacked once, to {size} of bf16 in the cache folder"
     yield good(
         "file",
-        f"{_file_of(header)} holds {header.name}: {header.architecture}, "
+        f"{file} holds {header.name}: {header.architecture}, "
         f"{shown_count(parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template, and names {licence or 'none'} as its licence. {unpacking}.",
+        f"template, and names {licence} as its licence. {unpacking}.",
     )
-
-
-def _file_of(header: GgufHeader) -> str:
-    """The name of a file."""
-    return blob_name(header.path) or header.path.name
 
 
 def rollback_findings(metadata: ModelMetadata) -> Findings:
@@ -185,14 +181,18 @@ def pair_findings(models: list[ModelMetadata], suggested: str | None) -> Finding
             pair = Pair(target.model, draft.model, target.tokenizer, draft.tokenizer)
             yield from vocabulary_findings(pair, hint)
         except PairError as error:
-            better = f" {hint} is a known draft for this target." if hint else ""
-            yield stop("tokenizer", str(error) + better)
+            sentence = str(error)
+            if hint:
+                sentence += f" {hint} is a known draft for this target."
+            yield stop("tokenizer", sentence)
     yield from model_findings(models, hint)
 
 
 def better_draft(suggested: str | None, draft: Described) -> str:
     """The hub id of the known draft for a target; "" if there is none, or if it is this draft."""
-    return suggested if suggested and suggested != draft.source.name else ""
+    if suggested is None or suggested == draft.source.name:
+        return ""
+    return suggested
 
 
 def model_findings(models: Sequence[Described], hint: str) -> Findings:
@@ -209,19 +209,23 @@ def chat_findings(models: Sequence[Described]) -> Findings:
     """Whether prompts go through a chat template."""
     is_chat = models[0].is_chat
     if any(model.is_chat != is_chat for model in models):
-        tuned, plain = ("target", "draft") if is_chat else ("draft", "target")
+        tuned = "the target is tuned for chat and the draft is not"
+        if not is_chat:
+            tuned = "the draft is tuned for chat and the target is not"
         yield warning(
             "chat",
-            f"the {tuned} is tuned for chat and the {plain} is not, so they will agree less often: "
-            "prefer two tuned models or two base models.",
+            f"{tuned}, so they will agree less often: prefer two tuned models or two base models.",
+        )
+    elif is_chat:
+        yield good(
+            "chat",
+            "prompts are put into the target's chat template: set chat to 'off' to avoid it.",
         )
     else:
-        sentence = "the target has no chat template of its own: it continues prompts as plain text."
-        if is_chat:
-            sentence = (
-                "prompts are put into the target's chat template: set chat to 'off' to avoid it."
-            )
-        yield good("chat", sentence)
+        yield good(
+            "chat",
+            "the target has no chat template of its own: it continues prompts as plain text.",
+        )
 
 
 def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
@@ -239,18 +243,21 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
     pieces = tokenizer_size(pair.tokenizer)
     widths = [logit_width(model) for model in (pair.target, pair.draft_model)]
     yield from one_tokenizer_findings(pieces, widths, pair.vocab)
-    ours = named_end_ids(pair.target, pair.tokenizer)
-    theirs = named_end_ids(pair.draft_model, pair.draft_tokenizer or pair.tokenizer)
-    if ours and theirs and not ours & theirs:
-        names = [
-            " or ".join(sorted(map(repr, pair.tokenizer.convert_ids_to_tokens(sorted(ids)))))
-            for ids in (ours, theirs)
-        ]
+    target_ends = named_end_ids(pair.target, pair.tokenizer)
+    draft_ends = named_end_ids(pair.draft_model, pair.draft_tokenizer or pair.tokenizer)
+    if target_ends and draft_ends and not target_ends & draft_ends:
         yield warning(
             "special tokens",
-            f"the target ends a text with {names[0]}, the draft with {names[1]}, so the draft will "
+            f"the target ends a text with {_ends_in_words(pair, target_ends)}, the draft with "
+            f"{_ends_in_words(pair, draft_ends)}, so the draft will "
             "predict ends badly: prefer two models that were tuned in the same way.",
         )
+
+
+def _ends_in_words(pair: Pair, end_ids: Collection[int]) -> str:
+    """The tokens that end a text: "'<|endoftext|>' or '<|im_end|>'"."""
+    tokens = pair.tokenizer.convert_ids_to_tokens(sorted(end_ids))
+    return " or ".join(sorted(repr(token) for token in tokens))
 
 
 def one_tokenizer_findings(pieces: int, widths: Sequence[int], vocab: int) -> Findings:
@@ -267,23 +274,23 @@ def one_tokenizer_findings(pieces: int, widths: Sequence[int], vocab: int) -> Fi
 
 def size_findings(models: Sequence[Described], hint: str) -> Findings:
     """The numbers of parameters and their ratio. hint: the hub id of a better draft, or ""."""
-    counts = [model.parameters for model in models]
-    shown = " and ".join(
-        f"{metadata.source.shown} {shown_count(count)}"
-        for metadata, count in zip(models, counts, strict=True)
-    )
-    ratio = counts[0] / max(1, counts[1])
+    target, draft = models
+    target_size = shown_count(target.parameters)
+    draft_size = shown_count(draft.parameters)
+    sizes = f"{target.source.shown} {target_size} and {draft.source.shown} {draft_size}"
+    ratio = target.parameters / max(1, draft.parameters)
     if ratio >= GOOD_RATIO:
-        yield good("size", f"parameters: {shown}; the draft is {ratio:,.0f} times smaller.")
+        yield good("size", f"parameters: {sizes}; the draft is {ratio:,.0f} times smaller.")
         return
     pays = "costs more than it saves" if ratio < POOR_RATIO else "must agree often to pay"
     # The known draft of a target may be the one that was named.
-    is_known = hint.rpartition("/")[2] == models[1].source.shown.rpartition("/")[2]
-    better = "a draft ten times smaller usually pays better."
+    is_known = hint.rpartition("/")[2] == draft.source.shown.rpartition("/")[2]
+    advice = "a draft ten times smaller usually pays better."
     if hint and not is_known:
-        better = f"choose {hint}."
-    cost = f"a draft {ratio:.1f} times smaller {pays}"
-    yield warning("size", f"parameters: {shown}; {cost}: {better}")
+        advice = f"choose {hint}."
+    yield warning(
+        "size", f"parameters: {sizes}; a draft {ratio:.1f} times smaller {pays}: {advice}"
+    )
 
 
 def mixture_findings(model: Described) -> Findings:
@@ -306,12 +313,15 @@ def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], token
         return
     total = sum(load.bytes(tokens) for load in loads)
     each = ", ".join(load.shown(tokens) for load in loads)
-    each_free = [memory.free for memory in devices]
-    free = max(each_free) if device else sum(each_free)
-    where = f"{device} has" if device else f"{len(devices)} GPUs together have"
+    if device is not None:
+        free = max(memory.free for memory in devices)
+        who_has = f"{device} has"
+    else:
+        free = sum(memory.free for memory in devices)
+        who_has = f"{len(devices)} GPUs together have"
     sentence = (
         f"weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
-        f"{shown_bytes(total)} ({each}); {where} {shown_bytes(free)} free"
+        f"{shown_bytes(total)} ({each}); {who_has} {shown_bytes(free)} free"
     )
     if total > TIGHT * free:
         yield warning("memory", f"{sentence}: close other programs first.")
@@ -321,15 +331,24 @@ def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], token
 
 def context_findings(models: Sequence[Described]) -> Findings:
     """The longest possible text, and whether the draft can see all of it."""
-    limits = [model.context for model in models]
-    shown = [f"{limit:,} tokens" if limit else "any length" for limit in limits]
+    target_limit = models[0].context
+    target_sees = _context_in_words(target_limit)
     if len(models) == 1:
-        yield good("context", f"the target sees {shown[0]}.")
-    elif limits[1] is not None and (limits[0] is None or limits[1] < limits[0]):
+        yield good("context", f"the target sees {target_sees}.")
+        return
+    draft_limit = models[1].context
+    draft_sees = _context_in_words(draft_limit)
+    if draft_limit is not None and (target_limit is None or draft_limit < target_limit):
         yield warning(
             "context",
-            f"the draft sees {shown[1]} and the target {shown[0]}: keep texts shorter than the "
-            "draft's limit, because longer ones continue without drafts.",
+            f"the draft sees {draft_sees} and the target {target_sees}: keep texts shorter than "
+            "the draft's limit, because longer ones continue without drafts.",
         )
     else:
-        yield good("context", f"the target sees {shown[0]}, the draft {shown[1]}.")
+        yield good("context", f"the target sees {target_sees}, the draft {draft_sees}.")
+
+
+def _context_in_words(limit: int | None) -> str:
+    if limit is None:
+        return "any length"
+    return f"{limit:,} tokens"

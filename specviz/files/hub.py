@@ -69,16 +69,17 @@ def _ask_hub() -> object:
 def _within_timeout(call: Any) -> Any:
     """The result of `call`, or None if it fails or takes more than `TIMEOUT` seconds."""
     # The client's own timeouts do not cover a name server that does not answer.
-    answers: list[Any] = []
+    result: Any = None
 
-    def answer() -> None:
+    def ask() -> None:
+        nonlocal result
         with contextlib.suppress(Exception):
-            answers.append(call())
+            result = call()
 
-    asking = threading.Thread(target=answer, daemon=True)
-    asking.start()
-    asking.join(TIMEOUT)
-    return answers[0] if answers else None
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT)
+    return result
 
 
 def hub_files(source: ModelSource) -> dict[str, int] | None:
@@ -190,8 +191,10 @@ def failure_sentence(source: ModelSource, error: BaseException) -> str:
             f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
             "machine; check the network, or name a local folder."
         )
-    damaged = folder and _damaged_json(folder)
-    return damaged_sentence(shown, damaged) if damaged else general_sentence(shown)
+    damaged_file = folder and _damaged_json(folder)
+    if damaged_file:
+        return damaged_sentence(shown, damaged_file)
+    return general_sentence(shown)
 
 
 def gated_sentence(source: ModelSource) -> str:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 Reason: TypeAlias = Literal["broken", "link", "kind", "name"]
 """Why a model is not listed: it is damaged or incomplete; a link leads out of its store; it is not
@@ -70,12 +70,14 @@ class Listing:
     @property
     def sentence(self) -> str:
         """A sentence about the models left out; empty if there are none."""
-        parts = [
-            _SKIPPED[reason].format(self.skipped[reason])
-            for reason in get_args(Reason)
-            if self.skipped[reason]
-        ]
-        return f"Not listed: {', '.join(parts)}." if parts else ""
+        parts = []
+        for reason, sentence_part in _SKIPPED.items():
+            count = self.skipped[reason]
+            if count:
+                parts.append(sentence_part.format(count))
+        if not parts:
+            return ""
+        return f"Not listed: {', '.join(parts)}."
 
 
 class _LeavesStore(Exception):
@@ -133,13 +135,18 @@ def is_stored(name: str) -> bool:
 
 def store_of(name: str) -> Store | None:
     """The store that a name begins with."""
-    return next((store for store in STORES if name.startswith(f"{store.prefix}:")), None)
+    for store in STORES:
+        if name.startswith(f"{store.prefix}:"):
+            return store
+    return None
 
 
 def short_name(name: str) -> str:
     """A model's name without its store."""
     store = store_of(name)
-    return name.removeprefix(f"{store.prefix}:") if store is not None else name
+    if store is None:
+        return name
+    return name.removeprefix(f"{store.prefix}:")
 
 
 def stored_model(name: str) -> StoredModel | None:
@@ -156,7 +163,9 @@ def stored_model(name: str) -> StoredModel | None:
 def stored_path(name: str) -> Path | None:
     """The file or the folder of the model with this name, if its store has it."""
     model = stored_model(name)
-    return model.path if model is not None else None
+    if model is None:
+        return None
+    return model.path
 
 
 def _all_candidates(store: Store) -> Iterator[Candidate]:
@@ -264,7 +273,9 @@ def _ollama_name(parts: tuple[str, ...]) -> str:
     host, *owners, model = parts
     if host != OLLAMA_HOST:
         return "/".join(parts)
-    return model if owners == [OLLAMA_OWNER] else "/".join([*owners, model])
+    if owners == [OLLAMA_OWNER]:
+        return model
+    return "/".join([*owners, model])
 
 
 def _ollama_model(manifest: Path, root: Path) -> StoredModel:
@@ -312,8 +323,8 @@ def _lm_studio_candidates(root: Path) -> Iterator[Candidate]:
         name = folder.relative_to(root).as_posix()
         for file in files:
             if _is_gguf_model(file):
-                model_name = file if name == "." else f"{name}/{file}"
-                yield model_name, partial(_file, folder / file, root)
+                path = folder / file
+                yield path.relative_to(root).as_posix(), partial(_file, path, root)
         if "config.json" in files and any(file.endswith(SAFETENSORS) for file in files):
             yield name, partial(_folder, folder, root)
 
@@ -379,11 +390,10 @@ def _hub_candidates(root: Path) -> Iterator[Candidate]:
         snapshot = _hub_snapshot(root / folder_name, root)
         if snapshot is None:
             continue  # only metadata of the hub was fetched
-        files = [
-            (folder / file).relative_to(snapshot).as_posix()
-            for folder, files in _walk(snapshot)
-            for file in files
-        ]
+        files = []
+        for folder, file_names in _walk(snapshot):
+            for file in file_names:
+                files.append((folder / file).relative_to(snapshot).as_posix())
         packed = [file for file in files if _is_gguf_model(file.rpartition("/")[2])]
         for file in packed:
             yield f"{model_id}/{file}", partial(_file, snapshot / file, root)
@@ -395,11 +405,14 @@ def _hub_snapshot(folder: Path, root: Path) -> Path | None:
     """The cached folder of the revision that the hub calls main, or None."""
     try:
         reference = inside(folder / "refs/main", root)
-        commit = reference.read_text("ascii").strip() if reference.stat().st_size < 100 else ""
-        snapshot = inside(folder / "snapshots" / commit, root)
+        if reference.stat().st_size >= 100:
+            return None
+        commit = reference.read_text("ascii").strip()
+        if not _COMMIT.fullmatch(commit):
+            return None
+        return inside(folder / "snapshots" / commit, root)
     except (_Broken, _LeavesStore, OSError, ValueError):
         return None
-    return snapshot if _COMMIT.fullmatch(commit) else None
 
 
 def _is_gguf_model(file: str) -> bool:

@@ -19,9 +19,11 @@ def local_path(name: str) -> Path | None:
         return stored_path(name)
     try:
         path = Path(name).expanduser()
-        return path if path.is_dir() or (path.is_file() and _is_gguf(path)) else None
+        if path.is_dir() or (path.is_file() and _is_gguf(path)):
+            return path
     except (OSError, RuntimeError, ValueError):  # too long, unknown user, null byte
         return None
+    return None
 
 
 def _is_gguf(path: Path) -> bool:
@@ -36,4 +38,6 @@ def _is_gguf(path: Path) -> bool:
 def local_file(name: str) -> Path | None:
     """The GGUF file with this name, if there is one."""
     path = local_path(name)
-    return path if path and path.is_file() else None
+    if path is None or not path.is_file():
+        return None
+    return path

@@ -75,43 +75,41 @@ class LayerCache(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """The memory that one model needs: for its parameters, and for its caches per token.
-
-    quantizable: the number of parameters that 8-bit and 4-bit loading shrinks. layers: those whose
-    cache grows with the text. copies: the number of caches, one in each lane that runs the model.
-    context: the most tokens that the model sees, or None. stored: bytes of its weights in their
-    stored format, None if they cannot be used in it. smaller: bytes of its weights in 8 or 4 bits
-    on a processor.
-    """
+    """The memory that one model needs: for its parameters, and for its caches per token."""
 
     parameters: int
-    quantizable: int
-    layers: Sequence[LayerCache] = ()
-    copies: int = 1
-    context: int | None = None
-    stored: int | None = None
-    smaller: int | None = None
+    quantizable: int  # the number of parameters that 8-bit and 4-bit loading shrinks
+    layers: Sequence[LayerCache] = ()  # those whose cache grows with the text
+    copies: int = 1  # the number of caches, one in each lane that runs the model
+    context: int | None = None  # the most tokens that the model sees
+    stored: int | None = None  # bytes in the stored format; None if it cannot be used
+    smaller: int | None = None  # bytes in 8, 5 or 4 bits on a processor
 
     def bytes(self, precision: str, tokens: int) -> int:
         """Bytes of the weights, and of the caches of a text of `tokens` tokens."""
+        return self._weights(precision) + self.cached(precision, tokens)
+
+    def _weights(self, precision: str) -> int:
+        """Bytes of the weights alone."""
         if precision == STORED:
-            return (self.stored or 0) + self.cached(precision, tokens)
-        if precision in DRAFT_QUANTIZED and self.smaller is not None:
-            return self.smaller + self.cached(precision, tokens)
-        small = self.quantizable if precision in DRAFT_QUANTIZED else self.parameters
-        weights = int(small * PRECISIONS[precision] + (self.parameters - small) * 2)
-        return weights + self.cached(precision, tokens)
+            return self.stored or 0
+        if precision not in DRAFT_QUANTIZED:
+            return int(self.parameters * PRECISIONS[precision])
+        if self.smaller is not None:
+            return self.smaller
+        in_16_bits = self.parameters - self.quantizable
+        return int(self.quantizable * PRECISIONS[precision] + in_16_bits * 2)
 
     def cached(self, precision: str, tokens: int) -> int:
         """Bytes of the caches alone. A sliding window keeps no more tokens than its width."""
         cached_tokens = min(tokens, self.context or tokens)
-        numbers = sum(
-            layer.numbers * min(cached_tokens, layer.window or cached_tokens)
-            for layer in self.layers
-        )
+        numbers = 0
+        for layer in self.layers:
+            numbers += layer.numbers * min(cached_tokens, layer.window or cached_tokens)
         few_bits_here = precision in DRAFT_QUANTIZED and self.smaller is not None
         in_fp32 = few_bits_here or precision in ("float32", STORED)
-        return self.copies * numbers * (4 if in_fp32 else 2)
+        bytes_per_number = 4 if in_fp32 else 2
+        return self.copies * numbers * bytes_per_number
 
 
 def shown_bytes(count: float) -> str:
@@ -171,8 +169,11 @@ def device_memory(device: Device | None = None) -> list[DeviceMemory]:
     device = device or best_device()
     if device.type != "cuda":
         return [DeviceMemory(device, free_ram())]
+    indices = [device.index]
+    if device.index is None:
+        indices = list(range(torch.cuda.device_count()))
     devices = []
-    for index in range(torch.cuda.device_count()) if device.index is None else (device.index,):
+    for index in indices:
         free, _ = torch.cuda.mem_get_info(index)
         # torch can use the memory that it has reserved and does not use at the moment.
         spare = torch.cuda.memory_reserved(index) - torch.cuda.memory_allocated(index)
@@ -182,9 +183,11 @@ def device_memory(device: Device | None = None) -> list[DeviceMemory]:
 
 def loading_precision(config: Any, device: Device, dtype: torch.dtype | None = None) -> str:
     """The dtype that a model is loaded in: fp32 on a CPU, the checkpoint's dtype on a GPU."""
-    stored = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
-    usual = "float32" if device.type == "cpu" else stored
-    name = str(dtype or usual).removeprefix("torch.")
+    if dtype is None:
+        if device.type == "cpu":
+            return "float32"
+        dtype = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
+    name = str(dtype).removeprefix("torch.")
     return name if name in PRECISIONS else "float32"
 
 
@@ -217,22 +220,21 @@ def place_target(
     are: on the last GPU that holds a part of the target. So memory is left free there. Raises
     `PairError` with the numbers if there is not enough memory.
     """
-    target, *rest = loads
-    beside = sum(load.bytes(tokens) for load in rest)
-    total = target.bytes(tokens) + beside
+    target, *drafters = loads
+    drafter_bytes = sum(load.bytes(tokens) for load in drafters)
+    total = target.bytes(tokens) + drafter_bytes
     best = max(devices, key=lambda memory: memory.free)
     if total <= best.free:
         return best.device, {}
     if len(devices) == 1 or total > sum(memory.free for memory in devices):
         raise PairError(shortage_sentence(loads, devices, tokens))
     # These limits are for weights only; each GPU also holds the caches of its layers.
-    share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
+    weights_share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
     free = [memory.free for memory in devices]
-    free[-1] = max(0, free[-1] - beside)
-    limits = {
-        memory.device.index or 0: int(share * count)
-        for memory, count in zip(devices, free, strict=True)
-    }
+    free[-1] = max(0, free[-1] - drafter_bytes)
+    limits = {}
+    for memory, free_bytes in zip(devices, free, strict=True):
+        limits[memory.device.index or 0] = int(weights_share * free_bytes)
     return None, limits
 
 
@@ -242,17 +244,19 @@ def shortage_sentence(
     """The sentence about models that do not fit, with the numbers, and what would fit."""
     free = sum(memory.free for memory in devices)
     parts = " and ".join(load.shown(tokens) for load in loads)
-    kind = devices[0].device.type
-    where = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{kind} has"
+    device_type = devices[0].device.type
+    who_has = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{device_type} has"
     advice = "choose a smaller model"
-    for name in smaller_precisions(kind == "cpu"):
-        total = sum(load.need.bytes(name, tokens) for load in loads)
+    for precision in smaller_precisions(device_type == "cpu"):
+        total = sum(load.need.bytes(precision, tokens) for load in loads)
         if total <= free:
-            choice = f"{name[0]}-bit weights" if name in QUANTIZED else f"dtype {name}"
+            choice = f"dtype {precision}"
+            if precision in QUANTIZED:
+                choice = f"{precision[0]}-bit weights"
             advice = f"choose {choice}, which need {shown_bytes(total)}, or a smaller model"
             break
     return (
-        f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {where} "
+        f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {who_has} "
         f"{shown_bytes(free)} free; {advice}."
     )
 

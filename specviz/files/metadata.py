@@ -92,7 +92,9 @@ class ModelMetadata:
     def experts(self) -> int | None:
         """The number of experts per token in a mixture of experts; None for other models."""
         used = getattr(text_config(self.model), "num_experts_per_tok", None)
-        return used if isinstance(used, int) else None
+        if not isinstance(used, int):
+            return None
+        return used
 
     @property
     def context(self) -> int | None:
@@ -164,28 +166,30 @@ def read_metadata(name: str, tokenizer: Any = None) -> ModelMetadata:
 
 
 def _check_weights(metadata: ModelMetadata, files: ModelSource) -> None:
+    """Raise `PairError` unless the weights in `files` are those of the model."""
+    model = metadata.model
     shapes = folder_weights(files)
     if metadata.quantized:
         return  # packed weights: their shapes and counts differ from the model's
-    expected = {name: tuple(t.shape) for name, t in metadata.model.state_dict().items()}
-    count = sum(prod(shape) for shape in shapes.values())
-    enough = count >= sum(p.numel() for p in metadata.model.parameters())
-    if not enough or any(expected.get(name, shape) != shape for name, shape in shapes.items()):
+    expected = {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+    stored_count = sum(prod(shape) for shape in shapes.values())
+    needed_count = sum(parameter.numel() for parameter in model.parameters())
+    has_wrong_shape = any(expected.get(name, shape) != shape for name, shape in shapes.items())
+    if stored_count < needed_count or has_wrong_shape:
         raise PairError(
             f"{files.shown} does not hold the weights that its config.json describes: "
             "download it again."
         )
-    # Names that change while a model is loaded are checked then.
-    tied = set(metadata.model.all_tied_weights_keys)
-    ignored = metadata.model._keys_to_ignore_on_load_unexpected or ()
-    if expected.keys() - tied <= shapes.keys():
-        extra = [
-            name
-            for name in shapes.keys() - expected.keys()
-            if not any(re.search(pattern, name) for pattern in ignored)
-        ]
-        if unused := unused_weights(metadata.model, extra):
-            raise PairError(unused_sentence(metadata.source.shown, unused))
+    tied = set(model.all_tied_weights_keys)
+    if not expected.keys() - tied <= shapes.keys():
+        return  # names that change while a model is loaded are checked then
+    ignored_patterns = model._keys_to_ignore_on_load_unexpected or ()
+    extra = []
+    for name in shapes.keys() - expected.keys():
+        if not any(re.search(pattern, name) for pattern in ignored_patterns):
+            extra.append(name)
+    if unused := unused_weights(model, extra):
+        raise PairError(unused_sentence(metadata.source.shown, unused))
 
 
 def meta_model(config: Any) -> Any:
@@ -221,12 +225,12 @@ def quantizable_parameters(model: Any) -> int:
     These are the linear layers without the output layer: bitsandbytes does not change embeddings,
     norms and fused experts.
     """
-    head = model.get_output_embeddings()
-    return sum(
-        module.weight.numel()
-        for module in model.modules()
-        if type(module) in (nn.Linear, Conv1D) and module is not head
-    )
+    output_layer = model.get_output_embeddings()
+    count = 0
+    for module in model.modules():
+        if type(module) in (nn.Linear, Conv1D) and module is not output_layer:
+            count += module.weight.numel()
+    return count
 
 
 def probed_caches(model: Any) -> Caches:
@@ -281,9 +285,11 @@ def configured_caches(config: Any) -> Caches:
         kinds = [kind] * int(config.num_hidden_layers)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    layers = tuple(
-        LayerCache(2 * heads * width, window if kind == "sliding_attention" else None)
-        for kind in kinds
-        if "attention" in kind
-    )
-    return Caches(layers, set(kinds) <= STATELESS)
+    numbers = 2 * heads * width
+    layers = []
+    for kind in kinds:
+        if kind == "sliding_attention":
+            layers.append(LayerCache(numbers, window))
+        elif "attention" in kind:
+            layers.append(LayerCache(numbers))
+    return Caches(tuple(layers), rolls_back=set(kinds) <= STATELESS)

@@ -62,7 +62,9 @@ class PackedLinear(nn.Module):
         for begin in range(0, self.out_features, step):
             part = slice(begin, begin + step)
             outputs[..., part] = self.of_outputs(inputs, part)
-        return outputs if self.bias is None else outputs + self.bias
+        if self.bias is None:
+            return outputs
+        return outputs + self.bias
 
     def of_outputs(self, inputs: Tensor, rows: slice | Tensor) -> Tensor:
         """Compute some outputs, without their bias. rows: their indices."""
@@ -121,15 +123,12 @@ def choose_products(model: Any, products: str, weights: PackedWeights | None = N
     model.products = products
     if products != INTEGER_PRODUCTS:
         return
-    linears = [
-        (parent, name)
-        for parent, name in [*linear_places(model), (model, "lm_head")]
-        if isinstance(linear := getattr(parent, name), PackedLinear) and not linear.is_tiled
-    ]
     is_tied = getattr(model.lm_head, "weight", None) is model.model.embed_tokens.weight
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
-        for parent, name in linears:
+        for parent, name in [*linear_places(model), (model, "lm_head")]:
             linear = getattr(parent, name)
+            if not isinstance(linear, PackedLinear) or linear.is_tiled:
+                continue
             setattr(parent, name, TiledLinear(linear, pool))
             if weights is not None:
                 weights.release(linear.weight)
@@ -186,9 +185,9 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
 
     model: on the `meta` device.
     """
-    wanted: dict[str, tuple[object, ...]] = {
-        name: tuple(p.shape) for name, p in model.named_parameters()
-    }
+    wanted: dict[str, tuple[object, ...]] = {}
+    for name, parameter in model.named_parameters():
+        wanted[name] = tuple(parameter.shape)
     if header.tied:
         wanted.pop("lm_head.weight", None)
     held: dict[str, tuple[object, ...]] = {}

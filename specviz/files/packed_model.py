@@ -164,9 +164,8 @@ class PackedModel(WeightsOnly):
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the first floating-point parameter, as in transformers."""
-        return next(
-            parameter.dtype for parameter in self.parameters() if parameter.is_floating_point()
-        )
+        floating = (parameter for parameter in self.parameters() if parameter.is_floating_point())
+        return next(floating).dtype
 
     def can_generate(self) -> bool:
         return True

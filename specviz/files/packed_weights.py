@@ -120,16 +120,16 @@ def read_weights(reading: Reading) -> PackedWeights:
     hold = partial(_held, reading, np.frombuffer(content, np.uint8)[header.begin :])
     tensors = {}
     names = sorted(header.tensors, key=lambda name: header.tensors[name].start)
-    done = 0
+    done_bytes = 0
     with one_torch_thread(), ThreadPoolExecutor(1 + used_processors()) as pool:
         digest = pool.submit(digest_of, header.path)
-        for name, tensor in zip(names, pool.map(hold, names), strict=True):
-            tensors[name] = tensor
-            begin = header.begin + header.tensors[name].start
-            _release_pages(content, begin, header.tensors[name].bytes)
-            done += header.tensors[name].bytes
+        for name, held in zip(names, pool.map(hold, names), strict=True):
+            tensors[name] = held
+            tensor = header.tensors[name]
+            _release_pages(content, header.begin + tensor.start, tensor.bytes)
+            done_bytes += tensor.bytes
             if reading.on_progress is not None:
-                reading.on_progress(Progress(sentence, done / header.stored))
+                reading.on_progress(Progress(sentence, done_bytes / header.stored))
         return PackedWeights(tensors, digest.result(), file, content)
 
 
@@ -167,9 +167,12 @@ def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor
             numbers = numbers.view(torch.bfloat16)
         if len(tensor.shape) == 1:
             dtype = torch.float32
-        return HeldTensor(None, numbers if dtype is None else numbers.to(dtype))
+        if dtype is not None:
+            numbers = numbers.to(dtype)
+        return HeldTensor(None, numbers)
     if dtype is not None:
-        return HeldTensor(None, _unpacked_as(data, tensor.kind, tensor.shape[1], dtype))
+        width = tensor.shape[1]
+        return HeldTensor(None, _unpacked_as(data, tensor.kind, width, dtype))
     is_multiplied = reading.products == FP32_PRODUCTS and (name != EMBEDDING or header.tied)
     if tensor.kind == "Q5_0" and is_multiplied:  # passes read Q8_0 in half of the time
         from .few_bits.products import as_q8_0  # imports numba
@@ -188,7 +191,8 @@ def _checked(header: GgufHeader, name: str, content: NDArray[np.uint8]) -> NDArr
         data = _halves_apart(data, heads)
     if tensor.kind in PLAIN:
         numbers = data.view(PLAIN[tensor.kind]).reshape(tensor.shape)
-        _check(numbers)
+        if not _are_finite(numbers):
+            raise PairError(NO_NUMBERS)
         return np.require(numbers, requirements="A")  # tensors may begin at any offset
     _check_scales(tensor, data)
     return data
@@ -226,11 +230,10 @@ def _halves_apart(rows: NDArray[np.uint8], heads: int) -> NDArray[np.uint8]:
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
-def _check(numbers: NDArray[Any]) -> None:
-    is_bf16 = numbers.dtype == np.uint16
-    finite = (numbers & 0x7F80) != 0x7F80 if is_bf16 else np.isfinite(numbers)
-    if not finite.all():
-        raise PairError(NO_NUMBERS)
+def _are_finite(numbers: NDArray[Any]) -> bool:
+    if numbers.dtype == np.uint16:  # the bits of bf16
+        return bool(((numbers & 0x7F80) != 0x7F80).all())
+    return bool(np.isfinite(numbers).all())
 
 
 def _check_scales(tensor: GgufTensor, data: NDArray[np.uint8]) -> None:

@@ -21,20 +21,18 @@ CLEARED_LINE = "\r\x1b[K"
 
 @dataclass(frozen=True)
 class Progress:
-    """One step of a long task. sentence: the current activity. fraction: the finished share, 0 to
-    1; None if unknown.
+    """One step of a long task."""
 
-    seconds_left: the estimated time until the end; None if unknown.
-    """
-
-    sentence: str
-    fraction: float | None = None
-    seconds_left: float | None = None
+    sentence: str  # the current activity
+    fraction: float | None = None  # the finished share, 0 to 1; None if unknown
+    seconds_left: float | None = None  # the estimated time until the end; None if unknown
 
     @property
     def left(self) -> str:
         """The remaining time as the end of a sentence; empty if unknown."""
-        return "" if self.seconds_left is None else f", {shown_time(self.seconds_left)} left"
+        if self.seconds_left is None:
+            return ""
+        return f", {shown_time(self.seconds_left)} left"
 
 
 Watcher = Callable[[Progress], None]
@@ -63,8 +61,10 @@ class Reporter:
         self._percent = percent
         seconds = time.monotonic() - self._began
         new = count - self._first
-        left = seconds / new * (self._total - count) if new > 0 else None
-        self._on_progress(Progress(self._sentence, count / self._total, left))
+        seconds_left = None
+        if new > 0:
+            seconds_left = seconds / new * (self._total - count)
+        self._on_progress(Progress(self._sentence, count / self._total, seconds_left))
 
 
 class FetchStopped(PairError):
@@ -89,28 +89,32 @@ def terminal_watcher(stream: TextIO | None = None) -> Watcher:
 
     stream: where to write; stderr if None.
     """
-    out = stream or sys.stderr
-    is_terminal = out.isatty()
+    output = stream or sys.stderr
+    is_terminal = output.isatty()
     last: tuple[str, int] | None = None
 
     def show(progress: Progress) -> None:
         nonlocal last
-        percent = int(100 * (progress.fraction or 0.0))
-        now = (progress.sentence, percent if is_terminal else 0)
-        if now == last:
+        percent = int(100 * (progress.fraction or 0.0)) if is_terminal else 0
+        if (progress.sentence, percent) == last:
             return
-        last = now
-        out.write(_drawn(progress, percent) if is_terminal else f"{progress.sentence}\n")
-        out.flush()
+        last = (progress.sentence, percent)
+        if is_terminal:
+            output.write(_bar(progress, percent))
+        else:
+            output.write(f"{progress.sentence}\n")
+        output.flush()
 
     return show
 
 
-def _drawn(progress: Progress, percent: int) -> str:
+def _bar(progress: Progress, percent: int) -> str:
     """A bar that replaces the last one; at the end it disappears."""
     bar = f"{'█' * (percent // 5):░<20} {percent:3d} %"
     line = f"{CLEARED_LINE}{bar} {progress.sentence}{progress.left}"
-    return line + CLEARED_LINE if progress.fraction == 1.0 else line
+    if progress.fraction == 1.0:
+        line += CLEARED_LINE
+    return line
 
 
 @contextmanager
@@ -142,9 +146,13 @@ def watched(on_progress: Watcher | None, model: str) -> Iterator[dict[str, Any]]
 
         def update(self, n: float | None = 1) -> bool | None:
             drawn: bool | None = super().update(n)
-            size = f" ({shown_bytes(self.total)})" if self.total and self.unit == "B" else ""
-            fraction = min(1.0, self.n / self.total) if self.total else None
-            report(Progress(f"{self.activity} {model}{size}", fraction))
+            sentence = f"{self.activity} {model}"
+            fraction = None
+            if self.total:
+                fraction = min(1.0, self.n / self.total)
+                if self.unit == "B":
+                    sentence += f" ({shown_bytes(self.total)})"
+            report(Progress(sentence, fraction))
             return drawn
 
     class Download(Bar):

@@ -46,5 +46,8 @@ def named_source(name: str) -> ModelSource:
 def shown_name(name: str) -> str:
     """A model's name without the folders above it, cut off if it is very long."""
     path = Path(name)
-    shown = path.name if path.is_absolute() or name.startswith((".", "~")) else name
-    return shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + "…"
+    is_path = path.is_absolute() or name.startswith((".", "~"))
+    shown = path.name if is_path else name
+    if len(shown) > MAX_SHOWN:
+        return shown[:MAX_SHOWN] + "…"
+    return shown

@@ -36,33 +36,28 @@ def hub_options(source: ModelSource) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How to load one model.
+    """How to load one model."""
 
-    dtype: None is fp32 on a CPU and the checkpoint's dtype on a GPU. quantize: "8bit", "4bit", of
-    a draft "5bit", or None. products: of weights of few bits on a processor, one of `PRODUCTS`.
-    device: None spreads the model over several GPUs; `most` then limits the bytes on each GPU, by
-    its index.
-    """
-
-    dtype: torch.dtype | None = None
-    quantize: str | None = None
-    products: str = INTEGER_PRODUCTS
+    dtype: torch.dtype | None = None  # None is fp32 on a CPU, the checkpoint's dtype on a GPU
+    quantize: str | None = None  # "8bit", "4bit", or "5bit" of a draft
+    products: str = INTEGER_PRODUCTS  # of weights of few bits on a processor, one of `PRODUCTS`
     is_draft: bool = False
-    device: torch.device | None = None
-    most: dict[int, int] = field(default_factory=dict)
+    device: torch.device | None = None  # None spreads the model over several GPUs
+    most: dict[int, int] = field(default_factory=dict)  # bytes on each GPU, by its index
 
     def arguments(self) -> dict[str, Any]:
         """The arguments for `from_pretrained`. On a processor, weights are quantized
         afterwards."""
-        cpu = self.device is not None and self.device.type == "cpu"
-        is_fp32 = cpu and self.quantize is None
-        default = torch.float32 if is_fp32 else "auto"
-        arguments: dict[str, Any] = {"dtype": self.dtype or default}
+        on_cpu = self.device is not None and self.device.type == "cpu"
+        dtype: torch.dtype | str | None = self.dtype
+        if dtype is None:
+            dtype = torch.float32 if on_cpu and self.quantize is None else "auto"
+        arguments: dict[str, Any] = {"dtype": dtype}
         if self.device is None:
             arguments |= {"device_map": "auto", "max_memory": self.most}
-        elif not cpu:
+        elif not on_cpu:
             arguments["device_map"] = {"": self.device}
-        if self.quantize is not None and not cpu:
+        if self.quantize is not None and not on_cpu:
             check_bits(self.quantize, self.device)
             arguments["quantization_config"] = BitsAndBytesConfig(
                 load_in_8bit=self.quantize == "8bit",
@@ -85,8 +80,11 @@ def checked_quantization(quantize: str | None, *, of_draft: bool = False) -> str
     is missing. Without a GPU compiled passes read such weights."""
     if quantize is None:
         return None
-    name = "draft_quantize" if of_draft else "quantize"
-    known = DRAFT_QUANTIZED if of_draft else QUANTIZED
+    name = "quantize"
+    known: tuple[str, ...] = QUANTIZED
+    if of_draft:
+        name = "draft_quantize"
+        known = DRAFT_QUANTIZED
     if quantize not in known:
         raise PairError(f"{name} is {quantize!r}: use one of {', '.join(map(repr, known))}.")
     if torch.cuda.is_available() and find_spec("bitsandbytes") is None:
@@ -111,10 +109,16 @@ def checked_options(
         raise PairError(f"dtype is {dtype!r}: use one of {', '.join(map(repr, DTYPES))}.")
     if products not in (None, *PRODUCTS):
         raise PairError(f"products is {products!r}: use one of {', '.join(map(repr, PRODUCTS))}.")
-    bits = checked_quantization(quantize)
-    target = LoadOptions(torch_dtype, bits, products or INTEGER_PRODUCTS)
-    draft_bits = checked_quantization(draft_quantize, of_draft=True)
-    draft = LoadOptions(torch_dtype, draft_bits, is_draft=True)
+    target = LoadOptions(
+        dtype=torch_dtype,
+        quantize=checked_quantization(quantize),
+        products=products or INTEGER_PRODUCTS,
+    )
+    draft = LoadOptions(
+        dtype=torch_dtype,
+        quantize=checked_quantization(draft_quantize, of_draft=True),
+        is_draft=True,
+    )
     return target, draft
 
 
@@ -178,13 +182,13 @@ def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
     behind the last one, which predict further tokens, are not among them."""
     config = model.config.get_text_config()
     layers = getattr(config, "num_hidden_layers", 0)
-    more = getattr(config, "num_nextn_predict_layers", None) or 0
-    prediction = tuple(f"model.layers.{layers + index}." for index in range(more))
-    return sorted(
-        name
-        for name in names
-        if not _WITHOUT_EFFECT.search(name) and not name.startswith(prediction)
-    )
+    extra_layers = getattr(config, "num_nextn_predict_layers", None) or 0
+    extra_prefixes = tuple(f"model.layers.{layers + index}." for index in range(extra_layers))
+    unused = []
+    for name in names:
+        if not _WITHOUT_EFFECT.search(name) and not name.startswith(extra_prefixes):
+            unused.append(name)
+    return sorted(unused)
 
 
 def unused_sentence(shown: str, unused: Sequence[str]) -> str:

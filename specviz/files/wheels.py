@@ -97,18 +97,26 @@ def _fetched_wheel(
             "wheels are fetched with pip, which this Python does not have: install it with "
             f"'{sys.executable} -m ensurepip'."
         )
-    lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
-    reason = lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR] if lines else "it says nothing"
     raise PairError(
-        f"pip could not fetch {requirement} ({reason.rstrip('.')}): check the network and pip's "
+        f"pip could not fetch {requirement} ({_reason(errors)}): check the network and pip's "
         f"index, and run '{command} --from-wheels' again, it goes on from there."
     )
 
 
+def _reason(errors: str) -> str:
+    """The last error that pip has printed, for the middle of a sentence."""
+    lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
+    if not lines:
+        return "it says nothing"
+    return lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR].rstrip(".")
+
+
 def _whole_wheel(wheels: WheelParts, number: int, folder: Path) -> Path | None:
     """The wheel with one part, if it is in the folder and not cut off."""
-    paths = folder.glob(wheels.pattern(number))
-    return next((path for path in paths if zipfile.is_zipfile(path)), None)
+    for path in folder.glob(wheels.pattern(number)):
+        if zipfile.is_zipfile(path):
+            return path
+    return None
 
 
 def _run_pip(options: list[str], folder: Path, stop: Event) -> tuple[int, str]:

@@ -104,7 +104,9 @@ def _rows_together(kind: int) -> int:
     """The number of rows that are multiplied together with weights unpacked on the way."""
     if kind not in PACKED:
         return MAX_UNPACKED_ROWS
-    return MAX_ROWS if LAYOUTS[kind].scales is None else MAX_GROUPED_ROWS
+    if LAYOUTS[kind].scales is None:
+        return MAX_ROWS
+    return MAX_GROUPED_ROWS
 
 
 def unpack(kind: str, blocks: NDArray[np.uint8], weights: NDArray[np.float32]) -> None:

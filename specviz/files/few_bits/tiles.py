@@ -95,7 +95,11 @@ def as_tiles(
         _write_scales(part, units - elements.last_scales, units, written)
 
     begins = range(0, count, TILES_AT_A_TIME)
-    list(map(write, begins) if pool is None else pool.map(write, begins))
+    if pool is not None:
+        list(pool.map(write, begins))  # waits, and raises the error of a thread
+        return tiles
+    for begin in begins:
+        write(begin)
     return tiles
 
 

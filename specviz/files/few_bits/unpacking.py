@@ -54,8 +54,12 @@ def repacked(
             numbers = part.float() if packed_as is None else unpacked(part, packed_as, width)
             written[:] = packed(numbers, kind)
 
-    each = map if pool is None else pool.map
-    list(each(repack, range(0, len(weights), step)))
+    begins = range(0, len(weights), step)
+    if pool is not None:
+        list(pool.map(repack, begins))  # waits, and raises the error of a thread
+        return blocks
+    for begin in begins:
+        repack(begin)
     return blocks
 
 

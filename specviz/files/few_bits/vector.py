@@ -160,8 +160,10 @@ def _outputs(kind: int, rows: int) -> int:
     sums = LANES // lanes  # registers for the sums of a row and an output
     # Unpacking needs registers of its own; a vector of inputs takes one.
     unpacking = sums if kind in PACKED else 1
-    fitting = [n for n in (8, 4, 2) if sums * rows * n + unpacking * n + 1 <= registers]
-    return fitting[0] if fitting else 1
+    for outputs in (8, 4, 2):
+        if sums * rows * outputs + unpacking * outputs + 1 <= registers:
+            return outputs
+    return 1
 
 
 def _registers() -> tuple[int, int]:

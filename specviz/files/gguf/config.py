@@ -38,19 +38,17 @@ def config_of(header: GgufHeader) -> Any:
         "num_attention_heads": number("attention.head_count"),
         "max_position_embeddings": number("context_length"),
     }
+    if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+        raise _undescribed(header)
+    # A layer has several tensors: a model of a billion of them is not even tried.
+    if (sizes["num_hidden_layers"] or 0) > len(header.tensors):
+        raise _undescribed(header)
     table = header.tensors.get("token_embd.weight")
     heads = head_sizes(header)
-    eps_name = "layer_norm_epsilon" if architecture in LAYER_NORMS else "layer_norm_rms_epsilon"
-    eps = number(f"attention.{eps_name}")
-    if (
-        table is None
-        or heads is None
-        or eps is None
-        or not 0 < eps < inf
-        or not all(isinstance(size, int) and size > 0 for size in sizes.values())
-        # A layer has several tensors: a model of a billion of them is not even tried.
-        or not 0 < (sizes["num_hidden_layers"] or 0) <= len(header.tensors)
-    ):
+    eps = number("attention.layer_norm_rms_epsilon")
+    if architecture in LAYER_NORMS:
+        eps = number("attention.layer_norm_epsilon")
+    if table is None or heads is None or eps is None or not 0 < eps < inf:
         raise _undescribed(header)
     pieces = header.values.get("tokenizer.ggml.tokens")
     if isinstance(pieces, list) and len(pieces) != table.shape[0]:
@@ -136,16 +134,19 @@ def _llama_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
 
 def _mistral_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
     window = header.number("attention.sliding_window")
-    return {"rms_norm_eps": eps, "sliding_window": int(window) if window else None}
+    fields: dict[str, Any] = {"rms_norm_eps": eps, "sliding_window": None}
+    if window:
+        fields["sliding_window"] = int(window)
+    return fields
 
 
 def _phi3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
     rope = rope_of(header)
-    original = rope.original if rope is not None else 0
+    assert rope is not None, "the config has asked for it"
     return {
         "rms_norm_eps": eps,
         "sliding_window": None,
-        "original_max_position_embeddings": original,
+        "original_max_position_embeddings": rope.original,
     }
 
 
@@ -162,18 +163,20 @@ def _stablelm_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
 
 
 def _gemma2_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
-    number = header.number
-    window = number("attention.sliding_window")
-    attention_cap = number("attn_logit_softcapping")
-    final_cap = number("final_logit_softcapping")
     return {
         "rms_norm_eps": eps,
         "query_pre_attn_scalar": _attention_scalar(header),
-        "sliding_window": GEMMA_2_WINDOW if window is None else int(window),
+        "sliding_window": int(_number_or(header, "attention.sliding_window", GEMMA_2_WINDOW)),
         "layer_types": _layer_types(header, GEMMA_2_PERIOD),
-        "attn_logit_softcapping": 50.0 if attention_cap is None else attention_cap,
-        "final_logit_softcapping": 30.0 if final_cap is None else final_cap,
+        "attn_logit_softcapping": _number_or(header, "attn_logit_softcapping", 50.0),
+        "final_logit_softcapping": _number_or(header, "final_logit_softcapping", 30.0),
     }
+
+
+def _number_or(header: GgufHeader, key: str, default: float) -> float:
+    """The number at this key of the architecture, or the default."""
+    value = header.number(key)
+    return default if value is None else value
 
 
 def _gemma3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
@@ -184,7 +187,6 @@ def _gemma3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
         layer_types = ["full_attention"] * len(layer_types)
     rope = rope_of(header)
     assert rope is not None, "the config has asked for it"
-    local_theta = number("rope.freq_base_swa")
     return {
         "rms_norm_eps": eps,
         "query_pre_attn_scalar": _attention_scalar(header),
@@ -195,7 +197,7 @@ def _gemma3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
             "full_attention": _rope_parameters(rope, rope.width),
             "sliding_attention": {
                 "rope_type": "default",
-                "rope_theta": GEMMA_3_LOCAL_THETA if local_theta is None else local_theta,
+                "rope_theta": _number_or(header, "rope.freq_base_swa", GEMMA_3_LOCAL_THETA),
             },
         },
     }
@@ -215,12 +217,16 @@ def _layer_types(header: GgufHeader, period: int) -> list[str]:
     layers = int(header.number("block_count") or 0)
     pattern = header.values.get(f"{header.architecture}.attention.sliding_window_pattern", period)
     if isinstance(pattern, list) and len(pattern) == layers:
-        windows = [bool(has_window) for has_window in pattern]
+        has_window = [bool(value) for value in pattern]
     elif isinstance(pattern, int) and not isinstance(pattern, bool):
-        windows = [pattern == 0 or index % pattern < pattern - 1 for index in range(layers)]
+        has_window = [pattern == 0 or index % pattern < pattern - 1 for index in range(layers)]
     else:
         raise _undescribed(header)
-    return ["sliding_attention" if window else "full_attention" for window in windows]
+    types = ["full_attention"] * layers
+    for index in range(layers):
+        if has_window[index]:
+            types[index] = "sliding_attention"
+    return types
 
 
 def _gpt2_fields(header: GgufHeader, heads: HeadSizes, eps: float) -> dict[str, Any]:

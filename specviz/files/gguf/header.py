@@ -73,14 +73,18 @@ class GgufHeader:
     def text(self, key: str) -> str | None:
         """The text at this key, or None."""
         value = self.values.get(key)
-        return value if isinstance(value, str) and value else None
+        if not isinstance(value, str) or not value:
+            return None
+        return value
 
     def number(self, key: str) -> float | None:
         """The number at this key of the architecture, such as "block_count", or None."""
         value = self.values.get(f"{self.architecture}.{key}")
         if isinstance(value, list) and value and value.count(value[0]) == len(value):
             value = value[0]  # one for each layer, and all the same
-        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return value
 
     def has(self, key: str) -> bool:
         """Whether the architecture has this key, such as "block_count"."""
@@ -301,8 +305,10 @@ class HeaderReader:
             prefix = read(8)
             length = int.from_bytes(prefix, "little")
             self.budget -= 8 + length
-            data = read(length) if self.budget >= 0 else b""
-            if len(prefix) < 8 or len(data) < length:
+            if len(prefix) < 8 or self.budget < 0:
+                raise EOFError
+            data = read(length)
+            if len(data) < length:
                 raise EOFError
             texts.append(data.decode("utf-8", "replace"))
         return texts
@@ -315,7 +321,9 @@ class HeaderReader:
 
     def bytes(self, count: int) -> bytes:
         self.budget -= count
-        data = self.file.read(count) if self.budget >= 0 else b""
+        if self.budget < 0:
+            raise EOFError
+        data = self.file.read(count)
         if len(data) < count:
             raise EOFError
         return data

@@ -130,10 +130,10 @@ def check_keys(header: GgufHeader) -> None:
     context = header.number("context_length") or 0
     for name, value in header.values.items():
         prefix, _, key = name.partition(".")
-        if prefix != architecture or key in understood:
+        if prefix != architecture or key in understood or value in _NEUTRAL.get(key, ()):
             continue
         is_wide = key == "attention.sliding_window" and _is_number(value) and value >= context
-        if value not in _NEUTRAL.get(key, ()) and not is_wide:
+        if not is_wide:
             raise refused_key(header, key)
     rope = rope_of(header)
     sizes = head_sizes(header)
@@ -184,14 +184,14 @@ def rope_of(header: GgufHeader) -> Rope | None:
         return None
     number = header.number
     kind = header.text(f"{header.architecture}.rope.scaling.type") or "linear"
+    if kind not in ("none", "linear", "yarn", "longrope"):
+        raise refused_key(header, "rope.scaling.type")
     # The older name of the factor counts where the newer one is missing.
     factor = number("rope.scaling.factor")
     if factor is None:
         factor = number("rope.scale_linear")
-    if factor in (None, 0) or kind == "none":
+    if not factor or kind == "none":
         factor = 1.0
-    if kind not in ("none", "linear", "yarn", "longrope"):
-        raise refused_key(header, "rope.scaling.type")
     if kind in ("none", "linear"):
         kind = "default" if factor == 1 else "linear"
     if has_long_factors(header) and header.architecture == "phi3":
@@ -199,17 +199,21 @@ def rope_of(header: GgufHeader) -> Rope | None:
     context = number("context_length") or 0
     original = number("rope.scaling.original_context_length") or context
     width = number("rope.dimension_count")
+    if width is None:
+        width = sizes.width
     attention = number("rope.scaling.attn_factor")
+    if attention is None:
+        attention = 1.0
     theta = 10_000.0
     if header.has("rope.freq_base"):
         theta = number("rope.freq_base") or 0.0
     return Rope(
         kind=kind,
         theta=theta,
-        width=sizes.width if width is None else int(width),
-        factor=float(factor or 1.0),
+        width=int(width),
+        factor=float(factor),
         original=int(original),
-        attention=1.0 if attention is None else float(attention),
+        attention=float(attention),
     )
 
 
@@ -237,11 +241,8 @@ def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
     if rope.kind == "linear" and architecture == "phi3":
         raise refused_key(header, _factor_key(header))
     is_off = header.values.get(f"{architecture}.rope.scaling.type") == "none"
-    if (
-        is_off
-        and architecture == "gemma2"
-        and header.number(_factor_key(header)) not in (None, 0, 1)
-    ):
+    has_factor = header.number(_factor_key(header)) not in (None, 0, 1)
+    if architecture == "gemma2" and is_off and has_factor:
         # llama.cpp scales the layers with a window all the same.
         raise refused_key(header, "rope.scaling.type")
     if rope.kind == "longrope":
@@ -268,16 +269,19 @@ def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
 
 def _factor_key(header: GgufHeader) -> str:
     """The key of the factor that scales positions: the older name if the newer one is missing."""
-    return "rope.scaling.factor" if header.has("rope.scaling.factor") else "rope.scale_linear"
+    if header.has("rope.scaling.factor"):
+        return "rope.scaling.factor"
+    return "rope.scale_linear"
 
 
 def refused_key(header: GgufHeader, key: str) -> PairError:
     """The error for a key whose value is not understood."""
     name = f"{header.architecture}.{key}"
-    value = header.values.get(name)
-    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:37]}..."
+    value = repr(header.values.get(name))
+    if len(value) > 40:
+        value = f"{value[:37]}..."
     return PairError(
-        f"{header.path.name} has {name} = {shown}, which is not understood here and may change "
+        f"{header.path.name} has {name} = {value}, which is not understood here and may change "
         "what the model computes: name the model's own repository."
     )
 

@@ -4,6 +4,7 @@ them. This module needs no torch."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import BinaryIO
 
 import numpy as np
@@ -101,7 +102,10 @@ def stores_tied_apart(header: GgufHeader) -> bool:
 def integer_bytes(header: GgufHeader) -> int:
     """Bytes of a file's weights for integer products, where a tied output layer has a copy of the
     embedding table."""
-    return header.stored + (header.tensors[EMBEDDING].bytes if header.tied else 0)
+    size = header.stored
+    if header.tied:
+        size += header.tensors[EMBEDDING].bytes
+    return size
 
 
 def quantized_file_bytes(header: GgufHeader, kind: str, output_kind: str) -> int:
@@ -111,8 +115,10 @@ def quantized_file_bytes(header: GgufHeader, kind: str, output_kind: str) -> int
     for name, tensor in header.tensors.items():
         if len(tensor.shape) == 1 or name == EMBEDDING:
             size += tensor.bytes
+        elif name == OUTPUT:
+            size += _blocks_bytes(tensor, output_kind)
         else:
-            size += _blocks_bytes(tensor, output_kind if name == OUTPUT else kind)
+            size += _blocks_bytes(tensor, kind)
     if header.tied:
         size += _blocks_bytes(header.tensors[EMBEDDING], output_kind)
     return size
@@ -122,7 +128,8 @@ def _blocks_bytes(tensor: GgufTensor, kind: str) -> int:
     """Bytes of a matrix in tiles of sixteen outputs; the last tile may be filled up."""
     weights, size = GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
     outputs, inputs = tensor.shape
-    return -(-outputs // OUTPUTS_OF_TILE) * OUTPUTS_OF_TILE * inputs // weights * size
+    tiles = ceil(outputs / OUTPUTS_OF_TILE)
+    return tiles * OUTPUTS_OF_TILE * inputs // weights * size
 
 
 def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:

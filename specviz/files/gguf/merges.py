@@ -26,7 +26,9 @@ class ScoreMerges:
     def rank(self, left: str, right: str) -> float | None:
         """See `Rank`."""
         score = self._scores.get(left + right)
-        return None if score is None else -score
+        if score is None:
+            return None
+        return -score
 
     def pieces(self, word: str) -> Iterator[tuple[int, int]]:
         """The begin and end of each piece of a word."""

@@ -106,7 +106,9 @@ def read_gguf_tokenizer(header: GgufHeader) -> Any:
         fields["general.name"] = header.text("general.name")
     if _last is None or _last[0] != fields:
         check_vocabulary(header)
-        make = _byte_level if header.text(MODEL) == BYTE_LEVEL else _sentence_piece
+        make = _sentence_piece
+        if header.text(MODEL) == BYTE_LEVEL:
+            make = _byte_level
         _last = fields, make(header)
     tokenizer = copy(_last[1])
     remember_size(tokenizer, used_ids(header))
@@ -215,7 +217,9 @@ def kinds_of(header: GgufHeader) -> list[int]:
     for known in _last_types:
         if known.pieces is pieces and known.file_types is file_types:
             return known.kinds
-    kinds = list(file_types) if isinstance(file_types, list) else [NORMAL] * len(pieces)
+    kinds = [NORMAL] * len(pieces)
+    if isinstance(file_types, list):
+        kinds = list(file_types)
     control = set(ENDS)
     for key, names in _FILL_IN_MIDDLE.items():
         if _named_id(header, key) is None:
@@ -254,9 +258,11 @@ def _named_id(header: GgufHeader, name: str) -> int | None:
     """The id of a special token that the file names, or None."""
     token_id = header.values.get(f"tokenizer.ggml.{name}_token_id")
     pieces = header.values.get("tokenizer.ggml.tokens") or []
-    if isinstance(token_id, int) and not isinstance(token_id, bool):
-        return token_id if 0 <= token_id < len(pieces) else None
-    return None
+    if not isinstance(token_id, int) or isinstance(token_id, bool):
+        return None
+    if not 0 <= token_id < len(pieces):
+        return None
+    return token_id
 
 
 def _special_id(header: GgufHeader, name: str) -> int | None:
@@ -298,7 +304,9 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     steps: list[Any] = [pre_tokenizers.Split(Regex(p), "isolated") for p in split.patterns]
     if not split.raw:
         steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
-    model = None if split.raw else _model_of(merges, vocab, split)
+    model = None
+    if not split.raw:
+        model = _model_of(merges, vocab, split)
     if model is None:
         ranks = {pair: rank for rank, pair in enumerate(merges)}
         listed_merges = ListedMerges(ranks, vocab, whole=split.ignores_merges, is_raw=split.raw)
@@ -353,13 +361,16 @@ def _sentence_piece(header: GgufHeader) -> PreTrainedTokenizerFast:
     has_prefix = values.get("tokenizer.ggml.add_space_prefix", True) is True
     tokenizer = _empty_tokenizer()
     inner = tokenizer.backend_tokenizer
-    unknown = _special_id(header, "unknown")
+    unknown_id = _special_id(header, "unknown")
+    unknown_token = None
+    if unknown_id is not None:
+        unknown_token = pieces[unknown_id]
     inner.model = BPE(
         vocab=vocab,
         merges=[],
         ignore_merges=True,
         byte_fallback=True,
-        unk_token=None if unknown is None else pieces[unknown],
+        unk_token=unknown_token,
     )
     spaces = normalizers.Replace(" ", SPACE)
     if has_prefix:
@@ -418,7 +429,8 @@ def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
     pieces = list(pieces_of(header))
     special = [piece for piece, kind in pieces if kind in (UNKNOWN, CONTROL)]
     defined = [piece for piece, kind in pieces if kind == USER_DEFINED]
-    is_phi = any(sign in (header.text("general.name") or "").lower() for sign in ("phi-3", "phi3"))
+    model_name = (header.text("general.name") or "").lower()
+    is_phi = "phi-3" in model_name or "phi3" in model_name
 
     def added(piece: str, is_special: bool) -> AddedToken:
         strips = is_phi and piece not in _AS_WRITTEN

@@ -198,12 +198,13 @@ def _paths(header: GgufHeader) -> Iterator[tuple[str, str]]:
     if layer is None:
         yield from named_tensors(header)
         return
-    is_gpt2 = architecture == "gpt2"
-    outside = dict(_GPT_2_OUTSIDE if is_gpt2 else _OUTSIDE)
+    if architecture == "gpt2":
+        yield from named_tensors(header, _GPT_2_OUTSIDE, layer, "transformer.h")
+        return
+    outside = dict(_OUTSIDE)
     if architecture == "gemma2":  # its output layer is always the embedding table
         del outside["output"]
-    layers = "transformer.h" if is_gpt2 else "model.layers"
-    yield from named_tensors(header, outside, layer, layers)
+    yield from named_tensors(header, outside, layer)
 
 
 def _conversion(
@@ -218,7 +219,8 @@ def _conversion(
         return _transposed, tensor.shape[::-1]
     sizes = head_sizes(header)
     if architecture == "llama" and sizes is not None:
-        heads = {"q_proj": sizes.heads, "k_proj": sizes.key_heads}.get(path.rpartition(".")[2])
+        rotated_heads = {"q_proj": sizes.heads, "k_proj": sizes.key_heads}
+        heads = rotated_heads.get(path.rpartition(".")[2])
         if heads is not None and tensor.shape[0] == heads * sizes.width:
             return partial(_halves_apart, heads=heads), tensor.shape
     return _unchanged, tensor.shape
