@@ -69,6 +69,10 @@ def main(args: argparse.Namespace) -> None:
             "nothing says what to train: pass --head TARGET for a head, or --distill TARGET "
             "--draft DRAFT --prompts FILE for a better draft."
         )
-    args.output = args.output or Path("distilled-draft" if args.distill else "head")
+    if args.output is None:
+        args.output = Path("distilled-draft") if args.distill else Path("head")
     check_writable(args.output, folder=True)
-    (distill if args.distill else make_head)(args)
+    if args.distill:
+        distill(args)
+    else:
+        make_head(args)

@@ -50,34 +50,40 @@ def distill(args: argparse.Namespace) -> None:
     """
     _check(args)
     builtin_target, builtin_draft, _ = named_files(NamedSpec(BUILTIN))
-    models = [
-        read_metadata(builtin_target if args.distill == BUILTIN else args.distill),
-        read_metadata(str(builtin_draft) if args.draft == BUILTIN else args.draft),
-    ]
-    meta = meta_pair(models)  # raises if the two do not match
+    target_name = args.distill
+    if target_name == BUILTIN:
+        target_name = builtin_target
+    draft_name = args.draft
+    if draft_name == BUILTIN:
+        draft_name = builtin_draft
+    target = read_metadata(target_name)
+    draft = read_metadata(draft_name)
+    meta = meta_pair([target, draft])  # raises if the two do not match
     if meta.shared is not None:
         raise PairError(
             "target and draft have different tokenizers, so their distributions cannot be compared "
             "token by token: choose a draft with the target's tokenizer."
         )
-    memory = max(device_memory(checked_device(args.device or None)), key=lambda memory: memory.free)
+    devices = device_memory(checked_device(args.device or None))
+    memory = max(devices, key=lambda memory: memory.free)
     device = torch.device(str(memory.device))
     prompts = read_prompt_ids(
         args.prompts, args.held_out_prompts, meta, new_tokens=args.new_tokens, seed=args.seed
     )
     width = prompts.width(args.new_tokens)
     need = distillation_need(
-        *models,
-        precision=loading_precision(models[0].config, device),
+        target,
+        draft,
+        precision=loading_precision(target.config, device),
         rows=args.write_rows,
         width=width,
         tokens=max(args.micro_tokens, width),
     )
     check_need(need, memory)
     dtype = "float32" if device.type == "cpu" else None
-    name = "+".join(str(model.source.name) for model in models)
+    name = f"{target.source.name}+{draft.source.name}"
     pair = checked_pair(load_pair(name, dtype=dtype, device=device))
-    Distillation(args, pair, prompts).run(models[1].config.dtype or torch.float32)
+    Distillation(args, pair, prompts).run(draft.config.dtype or torch.float32)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -187,8 +193,9 @@ class Distillation:
 
     def _alphas(self, texts: Texts) -> dict[float, list[float]]:
         """alpha on every held-out text, by temperature."""
-        return {
-            temperature: text_alphas(
+        alphas = {}
+        for temperature, texts_of_temperature in texts.items():
+            alphas[temperature] = text_alphas(
                 self.target,
                 self.draft,
                 self.prompts.held_out,
@@ -196,8 +203,7 @@ class Distillation:
                 temperature=temperature,
                 vocab=self.pair.vocab,
             )
-            for temperature, texts_of_temperature in texts.items()
-        }
+        return alphas
 
     def _save(self, result: dict[str, Any], dtype: torch.dtype) -> None:
         self.draft.config.use_cache = True
@@ -213,14 +219,16 @@ def _compared(
     before: dict[float, list[float]], after: dict[float, list[float]]
 ) -> dict[str, dict[str, Estimate]]:
     """The mean alpha "before" and "after" and the mean "rise", by temperature."""
-    return {
-        f"{temperature:g}": {
-            "before": mean(was),
-            "after": mean(now),
-            "rise": mean([b - a for a, b in zip(was, now, strict=True)]),
+    compared = {}
+    for temperature, alphas_before in before.items():
+        alphas_after = after[temperature]
+        rises = [new - old for old, new in zip(alphas_before, alphas_after, strict=True)]
+        compared[f"{temperature:g}"] = {
+            "before": mean(alphas_before),
+            "after": mean(alphas_after),
+            "rise": mean(rises),
         }
-        for (temperature, was), now in zip(before.items(), after.values(), strict=True)
-    }
+    return compared
 
 
 def _alpha_lines(alpha: dict[str, dict[str, Estimate]]) -> Iterator[str]:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -123,15 +124,15 @@ class HeadTraining:
         """Write text, train, save and report."""
         args = self.args
         rows = self._rows()
-        is_held_out = np.arange(len(rows)) % max(2, HELD_OUT, -(-len(rows) // MAX_HELD_OUT)) == 0
+        interval = max(HELD_OUT, ceil(len(rows) / MAX_HELD_OUT))
+        is_held_out = np.arange(len(rows)) % interval == 0
         held_out = rows[is_held_out]
         learnt = rows[~is_held_out]
         head = self._new_head(rows)
         self._check_memory(head)
         reader = StateRows(self.target, head.config.states)
-        loss = ChainLoss(
-            self.target, head, KeptStates(reader, learnt, args.work / f"states-{self.made_by}")
-        )
+        states = KeptStates(reader, learnt, args.work / f"states-{self.made_by}")
+        loss = ChainLoss(self.target, head, states)
 
         def report(trained: Head) -> str:
             save_head(trained, args.output)
@@ -179,9 +180,7 @@ class HeadTraining:
     def _check_memory(self, head: Head) -> None:
         args = self.args
         device = self.pair.device
-        memory = next(
-            memory for memory in device_memory(device) if memory.device.type == device.type
-        )
+        memory = device_memory(device)[0]
         need = head_need(
             self.target,
             head,
@@ -204,22 +203,18 @@ class HeadTraining:
         args = self.args
         width = self.args.row_tokens + 1
         pieces = [read_text(path, width, self.pair.vocab, self.writing.pad) for path in args.text]
-        missing = args.written_tokens - sum(int(piece[:, 1].sum()) for piece in pieces)
-        if missing > 0:
-            openings = Openings(self.pair, args)
-            per_chunk = args.write_rows * args.new_tokens
-            chunks = -(-missing // per_chunk)
-            pieces.append(
-                write_rows(
-                    self.target,
-                    openings.chunk,
-                    self.writing,
-                    args,
-                    folder=args.work / f"text-{self.text_key}",
-                    chunks=chunks,
-                    width=width,
-                )
+        missing_tokens = args.written_tokens - sum(int(piece[:, 1].sum()) for piece in pieces)
+        if missing_tokens > 0:
+            written = write_rows(
+                self.target,
+                Openings(self.pair, args).chunk,
+                self.writing,
+                args,
+                folder=args.work / f"text-{self.text_key}",
+                chunks=ceil(missing_tokens / (args.write_rows * args.new_tokens)),
+                width=width,
             )
+            pieces.append(written)
         rows: np.ndarray = np.concatenate(pieces)
         rows = rows[rows[:, 1].sum(1) > 1]
         if len(rows) < 4:
@@ -239,7 +234,9 @@ def _sizes(path: Path | None) -> list[tuple[str, int]]:
     """The names and sizes in bytes of a file, or of the texts in a folder."""
     if path is None:
         return []
-    files = [path] if path.is_file() else sorted(path.glob("*.txt"))
+    files = [path]
+    if path.is_dir():
+        files = sorted(path.glob("*.txt"))
     return [(path.name, path.stat().st_size) for path in files]
 
 

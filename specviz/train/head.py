@@ -112,36 +112,45 @@ class KeptStates:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         tokens = sum(int(row[1].nonzero()[0].max()) + 1 for row in rows)
-        need = 2 * tokens * (reader.width + reader.final)  # bytes
-        self._keeps = any(folder.iterdir()) or shutil.disk_usage(folder).free > 2 * need
+        needed_bytes = 2 * tokens * (reader.width + reader.final)
+        has_room = shutil.disk_usage(folder).free > 2 * needed_bytes
+        self._keeps = any(folder.iterdir()) or has_room
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if not self._keeps:
             return self._reader(rows)
         width = self._reader.width
-        final = self._reader.final
-        both = rows.new_zeros((len(rows), rows.shape[2], width + final), dtype=torch.bfloat16)
-        for i, row in enumerate(rows):
-            path = self._folder / f"{int(row[2, 0])}.npy"
-            n = int(row[1].nonzero().max()) + 1
-            if not path.exists():
-                states = torch.cat(self._reader(row[None, :, :n]), -1)[0]
-                save_array(path, states.cpu().view(torch.int16).numpy())
-            both[i, :n] = torch.from_numpy(np.load(path)).view(torch.bfloat16)
-        return both[..., :width], both[..., width:]
+        total_width = width + self._reader.final
+        states = rows.new_zeros((len(rows), rows.shape[2], total_width), dtype=torch.bfloat16)
+        for index, row in enumerate(rows):
+            length = int(row[1].nonzero().max()) + 1
+            states[index, :length] = self._states_of(row[:, :length])
+        return states[..., :width], states[..., width:]
+
+    def _states_of(self, row: Tensor) -> Tensor:
+        """Both kinds of states of one row [3, n], side by side: [n, width + final]. The target
+        reads the row if there is no file of it."""
+        path = self._folder / f"{int(row[2, 0])}.npy"
+        if not path.exists():
+            states = torch.cat(self._reader(row[None]), -1)[0]
+            save_array(path, states.cpu().view(torch.int16).numpy())
+        return torch.from_numpy(np.load(path)).view(torch.bfloat16)
 
 
 def _chains(head: Head, rows: Tensor, read: Reads, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
     """For each step of the chains on `rows`: the head's outputs and the target's final states at
     the predictions that count, [positions, width] each."""
     # After the last token that counts, rows are padding.
-    rows = rows[..., : int(rows[:, 1].any(0).nonzero().max()) + 1]
+    length = int(rows[:, 1].any(0).nonzero().max()) + 1
+    rows = rows[..., :length]
     states, last = read(rows)
     for step, hidden in enumerate(chain_outputs(head, rows[:, 0], states, steps)):
         # The output at position i of this step predicts token i + 2 + step.
         counted = rows[:, 1, 2 + step :].bool()
         n = counted.shape[1]
-        yield hidden[:, :n][counted], last[:, 1 + step : 1 + step + n][counted]
+        outputs = hidden[:, :n]
+        labels = last[:, 1 + step : 1 + step + n]
+        yield outputs[counted], labels[counted]
 
 
 def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[Tensor]:
@@ -176,19 +185,21 @@ def _attended(q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
     n = q.shape[2]
     scale = q.shape[-1] ** -0.5
     causal = torch.ones(n, n, dtype=torch.bool, device=q.device).tril()
-    scores = [((q @ first_keys.transpose(-1, -2)) * scale).masked_fill(~causal, -torch.inf)]
-    scores += [(q * keys).sum(-1, keepdim=True) * scale for keys, _ in chain]
+    first_scores = (q @ first_keys.transpose(-1, -2)) * scale
+    scores = [first_scores.masked_fill(~causal, -torch.inf)]  # [rows, heads, n, n]
+    for keys, _ in chain:
+        scores.append((q * keys).sum(-1, keepdim=True) * scale)  # [rows, heads, n, 1]
     weights = torch.cat(scores, -1).float().softmax(-1).to(q.dtype)
-    seen = weights[..., :n] @ first_values
+    output = weights[..., :n] @ first_values
     for i, (_, values) in enumerate(chain):
-        seen = seen + weights[..., n + i : n + i + 1] * values
-    return seen
+        output = output + weights[..., n + i : n + i + 1] * values
+    return output
 
 
 def save_head(head: Head, folder: Path) -> None:
     """Save a head to `folder` in the published EAGLE-3 format: config, bf16 weights, checksums."""
-    layer = head.config.layer
     config = head.config
+    layer = config.layer
     layer_values = {name: getattr(layer, name) for name in SAVED_FIELDS}
     values: dict[str, Any] = {
         "architectures": ["LlamaForCausalLMEagle3"],
@@ -206,8 +217,9 @@ def save_head(head: Head, folder: Path) -> None:
     }
     weights = {}
     for name, value in head.state_dict().items():
-        weight = value.detach().cpu()
-        weights[name] = weight if name == "d2t" else weight.to(torch.bfloat16)
+        weights[name] = value.detach().cpu()
+        if name != "d2t":  # a table of ids
+            weights[name] = weights[name].to(torch.bfloat16)
     drafted = torch.zeros(layer.vocab_size, dtype=torch.bool)
     drafted[head.targets.cpu()] = True
     with whole_folder(folder) as partial:
@@ -234,14 +246,14 @@ def chain_acceptance(
     for row in rows:
         chain = torch.from_numpy(row[None].astype(np.int64)).to(table.device)
         for step, (hidden, labels) in enumerate(_chains(head, chain, read, steps)):
-            p = (labels @ table.T.to(labels.dtype)).float()
-            q = head.logits(hidden.float())
+            target_logits = (labels @ table.T.to(labels.dtype)).float()
+            head_logits = head.logits(hidden.float())
             if temperature == 0:
-                same = head.targets[q.argmax(-1)] == p.argmax(-1)
-                totals[step] += same.sum().item()
+                accepted = head.targets[head_logits.argmax(-1)] == target_logits.argmax(-1)
             else:
-                p = (p / temperature).softmax(-1)
-                q = (q / temperature).softmax(-1)
-                totals[step] += torch.minimum(p[:, head.targets], q).sum().item()
+                p = (target_logits / temperature).softmax(-1)
+                q = (head_logits / temperature).softmax(-1)
+                accepted = torch.minimum(p[:, head.targets], q)
+            totals[step] += accepted.sum().item()
             counts[step] += len(hidden)
     return [total / max(1, count) for total, count in zip(totals, counts, strict=True)]

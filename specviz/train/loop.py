@@ -28,17 +28,13 @@ MUON: dict[str, Any] = {"weight_decay": 0.05, "adjust_lr_fn": "match_rms_adamw"}
 
 @dataclass(frozen=True)
 class Schedule:
-    """A budget in steps or minutes, and a learning rate with warm-up, plateau and linear decay.
+    """A budget in steps or minutes, and a learning rate with warm-up, plateau and linear decay."""
 
-    length: tokens of a row. minutes, steps: the budget; steps count if they are above 0. decay:
-    the last share of the budget, in which the rate falls to zero.
-    """
-
-    length: int
+    length: int  # tokens of a row
     minutes: float = 0.0
-    steps: int = 0
+    steps: int = 0  # the budget if above 0; else the minutes are
     warmup_steps: int = 60
-    decay: float = 0.6
+    decay: float = 0.6  # the last share of the budget, in which the rate falls to zero
 
     def progress(self, step: int, seconds: float) -> float:
         """The spent share of the budget, 0 to 1, by steps if they are limited, else by seconds."""
@@ -48,21 +44,21 @@ class Schedule:
 
     def rate(self, step: int, progress: float) -> float:
         """The learning rate relative to its peak, 0 to 1."""
-        warmup = min(1.0, (step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
-        return min(warmup, max(0.0, 1.0 - progress) / self.decay)
+        rate = max(0.0, 1.0 - progress) / self.decay
+        if self.warmup_steps:
+            rate = min(rate, (step + 1) / self.warmup_steps)
+        return min(1.0, rate)
 
 
 @dataclass(frozen=True)
 class Training:
-    """The options of one training. args: of the command. checkpoint: the file to continue from.
-    label: shown beside the progress. muon: the part of the model whose matrices Muon trains, or
-    None; AdamW trains all other weights."""
+    """The options of one training."""
 
     args: argparse.Namespace
     schedule: Schedule
-    checkpoint: Path
-    label: str
-    muon: torch.nn.Module | None = None
+    checkpoint: Path  # the file to continue from
+    label: str  # shown beside the progress
+    muon: torch.nn.Module | None = None  # Muon trains its matrices, AdamW all other weights
 
 
 def on_text(
@@ -70,8 +66,16 @@ def on_text(
 ) -> Schedule:
     """The schedule of a training on `rows` rows of `length` tokens: `epochs` passes over them if
     neither minutes nor steps set a budget."""
-    default = 0 if minutes > 0 else max(1, epochs * rows // max(1, args.batch_tokens // length))
-    return Schedule(length, minutes, steps or default, args.warmup_steps, args.decay)
+    if steps == 0 and minutes <= 0:
+        rows_per_step = max(1, args.batch_tokens // length)
+        steps = max(1, epochs * rows // rows_per_step)
+    return Schedule(
+        length=length,
+        minutes=minutes,
+        steps=steps,
+        warmup_steps=args.warmup_steps,
+        decay=args.decay,
+    )
 
 
 @dataclass
@@ -130,11 +134,11 @@ def _optimizers(model: Any, options: Training) -> list[torch.optim.Optimizer]:
         return [torch.optim.AdamW(_peaking(model.parameters(), options.args.rate), **ADAM)]
     if not hasattr(torch.optim, "Muon"):
         raise SpecvizError("Training a head needs torch 2.9 or newer, for torch.optim.Muon.")
-    inner = [p for p in options.muon.parameters() if p.ndim == 2]
-    known = {id(p) for p in inner}
-    others = [p for p in model.parameters() if id(p) not in known]
+    matrices = [weight for weight in options.muon.parameters() if weight.ndim == 2]
+    matrix_ids = {id(weight) for weight in matrices}
+    others = [weight for weight in model.parameters() if id(weight) not in matrix_ids]
     return [
-        torch.optim.Muon(_peaking(inner, options.args.matrix_rate), **MUON),
+        torch.optim.Muon(_peaking(matrices, options.args.matrix_rate), **MUON),
         torch.optim.AdamW(_peaking(others, options.args.embedding_rate), fused=True, **ADAM),
     ]
 
@@ -160,9 +164,10 @@ def _step(
     parts = ids.split(max(1, options.args.micro_tokens // length))
     value = 0.0
     for part in parts:
-        mean = loss(model, part) * float(part[:, 1].sum() / ids[:, 1].sum())
-        mean.backward()
-        value += mean.item()
+        share_of_tokens = float(part[:, 1].sum() / ids[:, 1].sum())
+        part_loss = loss(model, part) * share_of_tokens
+        part_loss.backward()
+        value += part_loss.item()
     if not math.isfinite(value):
         raise SpecvizError(
             f"The loss became {value} at step {spent.step}: lower the learning rate, remove the "

@@ -50,7 +50,9 @@ def acceptance(
     q = q.to(p.device)
     if temperature == 0:
         return (p.argmax(-1) == q.argmax(-1)).float()
-    return torch.minimum((p / temperature).softmax(-1), (q / temperature).softmax(-1)).sum(-1)
+    p = (p / temperature).softmax(-1)
+    q = (q / temperature).softmax(-1)
+    return torch.minimum(p, q).sum(-1)
 
 
 def text_alphas(

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..base.errors import PairError
 from ..core.model_facts import logit_width, parameter_count, text_config
-from ..files.memory import DeviceMemory, shown_bytes
-from ..files.metadata import Caches, ModelMetadata, configured_caches, memory_need
+from ..files.memory import DeviceMemory, MemoryNeed, shown_bytes
+from ..files.metadata import ModelMetadata, configured_caches, memory_need
 from ..sides.heads.eagle import Head
 
 LAYER_BYTES = 34
@@ -22,18 +22,13 @@ log-probabilities, and two gradients."""
 
 @dataclass(frozen=True)
 class TrainingNeed:
-    """The needed bytes, by part.
+    """The needed bytes, by part. Writing and learning never happen at the same time."""
 
-    target: its weights, in `precision`. learner: weights in fp32, gradients, and two averages for
-    each weight. writing: the cache of the texts that are written at once. learning: activations
-    and logits of a forward pass. Writing and learning never happen at the same time.
-    """
-
-    precision: str
-    target: int
-    learner: int
-    writing: int
-    learning: int
+    precision: str  # of the target's weights
+    target: int  # its weights
+    learner: int  # weights in fp32, gradients, and two averages for each weight
+    writing: int  # the cache of the texts that are written at once
+    learning: int  # activations and logits of a forward pass
 
     @property
     def total(self) -> int:
@@ -60,11 +55,13 @@ def distillation_need(
     """The need of a distillation. precision: of the target's weights. rows, width: texts written
     at once, and tokens of each. tokens: of a forward pass in training."""
     config = draft.config.get_text_config()
-    size = 2 if precision == "float32" else 1
-    layers = size * LAYER_BYTES * config.num_hidden_layers * config.hidden_size
-    logits = 4 * LOGIT_COPIES * max(map(logit_width, (target.model, draft.model)))
-    learning = tokens * (layers + logits)
-    return _need(target.model, target.caches, precision, draft.model, rows, width, learning)
+    layer_bytes = LAYER_BYTES
+    if precision == "float32":
+        layer_bytes *= 2
+    layers = layer_bytes * config.num_hidden_layers * config.hidden_size
+    logits = 4 * LOGIT_COPIES * max(logit_width(target.model), logit_width(draft.model))
+    need = memory_need(target.model, target.caches.layers, copies=rows)
+    return _need(need, precision, draft.model, width, learning=tokens * (layers + logits))
 
 
 def head_need(
@@ -76,19 +73,21 @@ def head_need(
     precision = str(target.dtype).removeprefix("torch.")
     states = 2 * config.num_hidden_layers
     layers = (steps * 2 * LAYER_BYTES + states) * config.hidden_size
-    learning = tokens * (layers + 4 * LOGIT_COPIES * head.config.draft_vocab)
-    return _need(target, configured_caches(config), precision, head, rows, width, learning)
+    logits = 4 * LOGIT_COPIES * head.config.draft_vocab
+    need = memory_need(target, configured_caches(config).layers, copies=rows)
+    return _need(need, precision, head, width, learning=tokens * (layers + logits))
 
 
 def _need(
-    target: Any, caches: Caches, precision: str, learner: Any, rows: int, width: int, learning: int
+    target: MemoryNeed, precision: str, learner: Any, width: int, *, learning: int
 ) -> TrainingNeed:
-    need = memory_need(target, caches.layers, copies=rows)
+    """The need of a training. target: with the caches of the texts that it writes at once, of
+    `width` tokens."""
     return TrainingNeed(
-        precision,
-        target=need.bytes(precision, 0),
+        precision=precision,
+        target=target.bytes(precision, 0),
         learner=16 * parameter_count(learner),
-        writing=need.cached(precision, width),
+        writing=target.cached(precision, width),
         learning=learning,
     )
 

@@ -24,19 +24,16 @@ MIN_PROMPTS = 2  # prompts of each kind
 
 @dataclass(frozen=True)
 class PromptIds:
-    """Prompts as ids: those to learn from, and held-out ones to measure alpha on.
+    """Prompts as ids."""
 
-    left_out: the number of prompts that were too long for the models' context, or could not be
-    encoded.
-    """
-
-    train: list[list[int]]
-    held_out: list[list[int]]
-    left_out: int
+    train: list[list[int]]  # to learn from
+    held_out: list[list[int]]  # to measure alpha on
+    left_out: int  # the number of those too long for the context, or not encodable
 
     def width(self, new_tokens: int) -> int:
         """The most tokens of a prompt with its continuation."""
-        return max(map(len, [*self.train, *self.held_out])) + new_tokens
+        longest_prompt = max(len(ids) for ids in [*self.train, *self.held_out])
+        return longest_prompt + new_tokens
 
 
 def read_prompt_ids(
@@ -47,46 +44,52 @@ def read_prompt_ids(
     Repeated prompts are left out, and so are prompts that leave less than `new_tokens` tokens of
     the context. Raises `PromptError`.
     """
-    limits = [context_length(model) for model in (pair.target, pair.draft_model)]
-    room = min([limit for limit in limits if limit] or [2**31]) - new_tokens
-    files = [file]
-    if held_out:
-        files.append(held_out)
-    prompts_by_file = [_prompts_in(path) for path in files]
-    ids_by_file = [_fitting(prompts, pair, room) for prompts in prompts_by_file]
-    left_out = sum(map(len, prompts_by_file)) - sum(map(len, ids_by_file))
-    learn, held = ids_by_file if held_out else _split(ids_by_file[0], seed)
-    for prompts, purpose in ((learn, "to learn from"), (held, "to measure alpha on")):
-        if len(prompts) < MIN_PROMPTS:
+    max_tokens = 2**31
+    for model in (pair.target, pair.draft_model):
+        max_tokens = min(max_tokens, context_length(model) or max_tokens)
+    max_tokens -= new_tokens
+    train_prompts = _prompts_in(file)
+    test_prompts = _prompts_in(held_out) if held_out else []
+    train = _fitting(train_prompts, pair, max_tokens)
+    test = _fitting(test_prompts, pair, max_tokens)
+    left_out = len(train_prompts) + len(test_prompts) - len(train) - len(test)
+    if not held_out:
+        train, test = _split(train, seed)
+    for ids, purpose in ((train, "to learn from"), (test, "to measure alpha on")):
+        if len(ids) < MIN_PROMPTS:
             raise PromptError(
-                f"only {len(prompts)} prompts are left {purpose}, and {left_out} are too long "
+                f"only {len(ids)} prompts are left {purpose}, and {left_out} are too long "
                 f"beside {new_tokens} new tokens: add prompts, or lower --max-new-tokens."
             )
-    return PromptIds(learn, held, left_out)
+    return PromptIds(train, test, left_out)
 
 
 def _prompts_in(path: Path) -> list[TextPrompt]:
     """The prompts of a file, each once."""
-    return list(dict.fromkeys(question.prompt for question in prompts_file(path, OF_A_TRAINING)))
+    questions = prompts_file(path, OF_A_TRAINING)
+    return list(dict.fromkeys(question.prompt for question in questions))
 
 
-def _fitting(prompts: Sequence[TextPrompt], pair: Pair, room: int) -> list[list[int]]:
-    """The ids of those prompts that can be encoded and have at most `room` tokens."""
+def _fitting(prompts: Sequence[TextPrompt], pair: Pair, max_tokens: int) -> list[list[int]]:
+    """The ids of those prompts that can be encoded and have at most `max_tokens` tokens."""
     fitting = []
     for prompt in prompts:
         try:
             ids = pair.encode(prompt)
         except PromptError:
             continue
-        if len(ids) <= room:
+        if len(ids) <= max_tokens:
             fitting.append(ids)
     return fitting
 
 
 def _split(prompts: list[list[int]], seed: int) -> tuple[list[list[int]], list[list[int]]]:
+    """The prompts to learn from, and those held out."""
     order = np.random.default_rng(seed).permutation(len(prompts))
     count = max(MIN_PROMPTS, len(prompts) // HELD_OUT)
-    return [prompts[i] for i in order[count:]], [prompts[i] for i in order[:count]]
+    held_out = [prompts[i] for i in order[:count]]
+    train = [prompts[i] for i in order[count:]]
+    return train, held_out
 
 
 def in_turn(prompts: Sequence[list[int]], chunk: int, rows: int) -> list[list[int]]:
@@ -122,14 +125,18 @@ class Openings:
         self._pair = pair
         self._args = args
         self._rows = args.write_rows
-        self._most = args.row_tokens - args.new_tokens
-        self._books = read_books(args.corpus) if args.corpus else []
+        self._max_tokens = args.row_tokens - args.new_tokens
+        self._books: list[str] = []
+        if args.corpus:
+            self._books = read_books(args.corpus)
         self._prompts: list[list[int]] = []
         if args.prompts:
             questions = prompts_file(args.prompts, OF_A_TRAINING)
             prompts = [question.prompt for question in questions]
-            self._prompts = _fitting(prompts, pair, self._most)
-        self._turn = open_turn(pair) if pair.is_chat and not self._prompts else None
+            self._prompts = _fitting(prompts, pair, self._max_tokens)
+        self._turn: tuple[list[int], Ids] | None = None
+        if pair.is_chat and not self._prompts:
+            self._turn = open_turn(pair)
         if not (self._prompts or self._turn or self._books):
             raise SpecvizError(
                 "a target without a chat template needs something to go on from: pass --corpus, a "
@@ -143,44 +150,55 @@ class Openings:
             return in_turn(self._prompts, chunk, self._rows)
         if self._turn is None:
             return [self._opening(draws) for _ in range(self._rows)]
-        of_books = round(BOOK_SHARE * self._rows) if self._books else 0
-        prompts = [self._task(draws) for _ in range(of_books)]
+        prompts = []
+        if self._books:
+            task_count = round(BOOK_SHARE * self._rows)
+            prompts = [self._task(draws) for _ in range(task_count)]
         while len(prompts) < self._rows:
-            prompts += self._questions(self._rows - len(prompts), int(draws.integers(2**31)))
+            seed = int(draws.integers(2**31))
+            prompts += self._questions(self._rows - len(prompts), seed)
         return prompts
 
     def _questions(self, count: int, seed: int) -> list[list[int]]:
         """Prompts whose question the target writes; unfinished questions are left out."""
         assert self._turn is not None
-        begin, rest = self._turn
+        before, after = self._turn
         writing = Writing.of(self._pair, QUESTION_TOKENS)
         texts = write(
-            self._pair.target, [begin] * count, writing, temperature=QUESTION_TEMPERATURE, seed=seed
+            self._pair.target,
+            [before] * count,
+            writing,
+            temperature=QUESTION_TEMPERATURE,
+            seed=seed,
         )
         prompts = []
         for text in texts:
-            question = text[len(begin) :]
-            has_end = len(question) > 3 and question[-1] in writing.ends
-            if has_end and len(begin) + len(question) - 1 + len(rest) <= self._most:
-                prompts.append([*begin, *question[:-1], *rest])
-        return prompts or [[*begin, *rest]]
+            question = text[len(before) :]
+            is_finished = len(question) > 3 and question[-1] in writing.ends
+            prompt = [*before, *question[:-1], *after]
+            if is_finished and len(prompt) <= self._max_tokens:
+                prompts.append(prompt)
+        return prompts or [[*before, *after]]
 
     def _task(self, draws: np.random.Generator) -> list[int]:
-        text = str(draws.choice(list(TASKS))).format(self._passage(draws))
-        ids = self._pair.encode(text, chat="on")
-        return ids if len(ids) <= self._most else ids[-self._most :]
+        task = str(draws.choice(list(TASKS)))
+        ids = self._pair.encode(task.format(self._passage(draws)), chat="on")
+        return ids[-self._max_tokens :]
 
     def _passage(self, draws: np.random.Generator) -> str:
         book = self._book(draws)
-        least, most = PASSAGE
-        passages = [part for part in book.split("\n\n") if least <= len(part) <= most]
-        passage = passages[int(draws.integers(len(passages)))] if passages else book[:most]
+        shortest, longest = PASSAGE
+        passages = [part for part in book.split("\n\n") if shortest <= len(part) <= longest]
+        passage = book[:longest]
+        if passages:
+            passage = passages[int(draws.integers(len(passages)))]
         return " ".join(passage.split())
 
     def _opening(self, draws: np.random.Generator) -> list[int]:
         book = self._book(draws)
-        at = book.find(" ", int(draws.integers(max(1, len(book) - 400)))) + 1
-        return self._pair.text_ids(book[at : at + 400])[:OPENING]
+        position = int(draws.integers(max(1, len(book) - 400)))
+        word_begin = book.find(" ", position) + 1
+        return self._pair.text_ids(book[word_begin : word_begin + 400])[:OPENING]
 
     def _book(self, draws: np.random.Generator) -> str:
         return self._books[int(draws.integers(len(self._books)))]
@@ -200,5 +218,6 @@ def open_turn(pair: Pair) -> tuple[list[int], Ids]:
     before, _, after = chat_text(pair.tokenizer, [Message("user", MARK)]).partition(MARK)
     if not before or not after:
         raise SpecvizError("the target's chat template hides the question: pass --prompts.")
-    ids = [pair.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after)]
-    return list(ids[0]), list(ids[1])
+    ids_before = pair.tokenizer(before, add_special_tokens=False)["input_ids"]
+    ids_after = pair.tokenizer(after, add_special_tokens=False)["input_ids"]
+    return list(ids_before), list(ids_after)

@@ -47,7 +47,8 @@ class Writing:
         emitted."""
         ends = tuple(sorted(pair.eos_ids))
         never = tuple(range(pair.vocab, logit_width(pair.target)))
-        return cls(new_tokens, ends, never, pad=ends[0] if ends else 0)
+        pad = ends[0] if ends else 0
+        return cls(new_tokens, ends, never, pad)
 
     def config(self, temperature: float) -> GenerationConfig:
         """The config for transformers' `generate`: plain sampling, or greedy at temperature 0."""
@@ -77,8 +78,11 @@ def write(
     ids = torch.full((len(prompts), width), writing.pad)
     for row, prompt in enumerate(prompts):
         ids[row, width - len(prompt) :] = torch.tensor(prompt)
-    filled = torch.tensor([[width - len(p)] for p in prompts]) <= torch.arange(width)
-    forked = [model.device] if model.device.type == "cuda" else []
+    first_positions = torch.tensor([[width - len(prompt)] for prompt in prompts])
+    filled = first_positions <= torch.arange(width)  # [prompts, width]
+    forked = []
+    if model.device.type == "cuda":
+        forked = [model.device]
     with torch.random.fork_rng(forked), _without_defaults(model):
         torch.manual_seed(seed)
         output = model.generate(
@@ -88,9 +92,16 @@ def write(
         )
     texts = []
     for prompt, row in zip(prompts, output[:, width:].tolist(), strict=True):
-        end = next((i + 1 for i, token in enumerate(row) if token in writing.ends), len(row))
-        texts.append([*prompt, *row[:end]])
+        texts.append([*prompt, *_up_to_end(row, writing.ends)])
     return texts
+
+
+def _up_to_end(ids: list[int], ends: Sequence[int]) -> list[int]:
+    """The ids up to the first end, which is included."""
+    for position, token_id in enumerate(ids):
+        if token_id in ends:
+            return ids[: position + 1]
+    return ids
 
 
 @contextmanager
@@ -124,8 +135,10 @@ def inputs_and_labels(batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     prediction after each input counts. Columns after the last one that counts are left out."""
     ids = batch[:, 0, :-1]
     counted = batch[:, 1, 1:].bool()
-    last = int(counted.any(0).nonzero().max()) + 1 if counted.any() else 1
-    return ids[:, :last], counted[:, :last]
+    length = 1
+    if counted.any():
+        length = int(counted.any(0).nonzero().max()) + 1
+    return ids[:, :length], counted[:, :length]
 
 
 class WrittenRows:
@@ -174,16 +187,30 @@ def write_rows(
     for chunk in tqdm(range(chunks), desc="target writes", unit="chunk"):
         path = folder / f"{seed}-{chunk:05d}.npy"
         if not path.exists():
-            openings = prompts(chunk)
-            rows = []
-            for turn, temperature in enumerate(temperatures):
-                prompts_of_turn = openings[turn :: len(temperatures)]
-                if prompts_of_turn:
-                    text_seed = (seed * 1_000_003 + chunk) * len(temperatures) + turn
-                    texts = write(
-                        model, prompts_of_turn, writing, temperature=temperature, seed=text_seed
-                    )
-                    rows.append(marked_rows(prompts_of_turn, texts, width, writing.pad))
-            save_array(path, np.concatenate(rows))
+            first_seed = (seed * 1_000_003 + chunk) * len(temperatures)
+            rows = _written_chunk(
+                model, prompts(chunk), writing, temperatures, first_seed=first_seed, width=width
+            )
+            save_array(path, rows)
         pieces.append(np.load(path))
     return np.concatenate(pieces)
+
+
+def _written_chunk(
+    model: Any,
+    prompts: Sequence[Ids],
+    writing: Writing,
+    temperatures: Sequence[float],
+    *,
+    first_seed: int,
+    width: int,
+) -> np.ndarray:
+    """Write after the prompts of one chunk, an equal part of them at each temperature."""
+    rows = []
+    for turn, temperature in enumerate(temperatures):
+        part = prompts[turn :: len(temperatures)]
+        if part:
+            seed = first_seed + turn
+            texts = write(model, part, writing, temperature=temperature, seed=seed)
+            rows.append(marked_rows(part, texts, width, writing.pad))
+    return np.concatenate(rows)
