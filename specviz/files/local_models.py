@@ -52,12 +52,11 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model of a store. name: as part of a pair's name. path: its GGUF file, or the folder with
-    its safetensors. id: its hub id, if it lies in the hub's cache as safetensors."""
+    """A model of a store."""
 
-    name: str
-    path: Path
-    id: str | None = None
+    name: str  # as part of a pair's name
+    path: Path  # its GGUF file, or the folder with its safetensors
+    id: str | None = None  # its hub id, if it lies in the hub's cache as safetensors
 
 
 @dataclass
@@ -99,14 +98,12 @@ errors above."""
 
 @dataclass(frozen=True)
 class Store:
-    """The models that one program keeps. prefix: begins their names. label: the store's name for
-    people. roots: its folders, which need not exist. candidates: finds the models in one of
-    them."""
+    """The models that one program keeps."""
 
-    prefix: str
-    label: str
-    roots: Callable[[], list[Path]]
-    candidates: Callable[[Path], Iterator[Candidate]]
+    prefix: str  # begins their names
+    label: str  # the store's name for people
+    roots: Callable[[], list[Path]]  # its folders, which need not exist
+    candidates: Callable[[Path], Iterator[Candidate]]  # finds the models in one of them
 
 
 def list_models() -> Listing:

@@ -169,9 +169,9 @@ def device_memory(device: Device | None = None) -> list[DeviceMemory]:
     device = device or best_device()
     if device.type != "cuda":
         return [DeviceMemory(device, free_ram())]
-    indices = [device.index]
-    if device.index is None:
-        indices = list(range(torch.cuda.device_count()))
+    indices: Sequence[int] = range(torch.cuda.device_count())
+    if device.index is not None:
+        indices = [device.index]
     devices = []
     for index in indices:
         free, _ = torch.cuda.mem_get_info(index)

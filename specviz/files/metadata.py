@@ -46,19 +46,14 @@ STATELESS = {"full_attention", "sliding_attention", "chunked_attention", "conv",
 
 
 class Caches(NamedTuple):
-    """The caches of a model.
+    """The caches of a model. Where tokens cannot be removed there are running states, which are
+    restored."""
 
-    layers: those whose cache grows with the text. rolls_back: whether tokens can be removed;
-    otherwise there are running states, which are restored. state_bytes: bytes of those, 0 if
-    unknown. reads_states: whether passes over several tokens read them, as far as known. refusal:
-    why they cannot be restored either, as in `running_states.unknown_past`.
-    """
-
-    layers: tuple[LayerCache, ...]
-    rolls_back: bool
-    state_bytes: int = 0
-    reads_states: bool = True
-    refusal: str | None = None
+    layers: tuple[LayerCache, ...]  # those whose cache grows with the text
+    rolls_back: bool  # whether tokens can be removed
+    state_bytes: int = 0  # bytes of running states, 0 if unknown
+    reads_states: bool = True  # whether passes over several tokens read them, as far as known
+    refusal: str | None = None  # why they cannot be restored, as in `running_states.unknown_past`
 
 
 @dataclass(frozen=True)

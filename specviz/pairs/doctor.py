@@ -121,10 +121,10 @@ def _bytes_by_precision(loads: list[PlannedLoad], tokens: int) -> dict[str, int]
     """Bytes of all models in each precision; empty if nothing is loaded."""
     if not loads:
         return {}
-    return {
-        precision: sum(load.need.bytes(precision, tokens) for load in loads)
-        for precision in ("float32", "bfloat16", *QUANTIZED)
-    }
+    sizes = {}
+    for precision in ("float32", "bfloat16", *QUANTIZED):
+        sizes[precision] = sum(load.need.bytes(precision, tokens) for load in loads)
+    return sizes
 
 
 def examine_pair(spec: PairSpec, **options: Any) -> Report:

@@ -229,16 +229,16 @@ def _has_all_tensors(header: GgufHeader, sizes: LlamaSizes) -> bool:
     """Whether a file holds exactly the tensors of its model in the expected shapes."""
     if sizes.layers > len(header.tensors):  # a billion of them are not even counted
         return False
-    held = {name: tensor.shape for name, tensor in header.tensors.items()}
-    if header.architecture == "llama" and FREQUENCIES in held:
+    shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
+    if header.architecture == "llama" and FREQUENCIES in shapes:
         factors = header.tensors[FREQUENCIES]
         if factors.kind != "F32" or factors.shape != (sizes.head_dim // 2,):
             return False
-        del held[FREQUENCIES]
-    wanted = dict(_shapes(sizes))
+        del shapes[FREQUENCIES]
+    wanted_shapes = dict(_shapes(sizes))
     if not header.tied:
-        wanted["output.weight"] = wanted["token_embd.weight"]
-    return held == wanted
+        wanted_shapes["output.weight"] = wanted_shapes["token_embd.weight"]
+    return shapes == wanted_shapes
 
 
 def _strings(header: GgufHeader, key: str) -> list[str]:
@@ -271,12 +271,11 @@ def _has_valid_tokenizer(header: GgufHeader) -> bool:
             return False
         if pieces[token_id] not in vocab:
             return False
-    halves = [merge.partition(" ") for merge in merges]
-    return (
-        vocab.issuperset(first for first, _, _ in halves)
-        and vocab.issuperset(second for _, _, second in halves)
-        and vocab.issuperset(merge.replace(" ", "", 1) for merge in merges)
-    )
+    for merge in merges:
+        first, _, second = merge.partition(" ")
+        if first not in vocab or second not in vocab or first + second not in vocab:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

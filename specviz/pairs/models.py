@@ -45,13 +45,13 @@ def load_models(spec: NamedSpec | ModelsSpec, request: LoadRequest) -> Pair:
     on_cpu = devices[0].device.type == "cpu"
     bits = [options.quantize for options in request.options]
     files = pair_files(spec, reads=reads_files(bits, on_cpu=on_cpu))
+    options = request.options
     if not on_cpu:
         headers = [file.header for file in files.models]
-        request = request._replace(options=unpacked_on_a_gpu(request.options, headers))
+        options = unpacked_on_a_gpu(options, headers)
     elif len(files.models) > 1:
-        both = with_draft_bits(request.options, files.models[1].bits)
-        request = request._replace(options=both)
-    return _planned_and_loaded(spec, files, request, devices)
+        options = with_draft_bits(options, files.models[1].bits)
+    return _planned_and_loaded(spec, files, request._replace(options=options), devices)
 
 
 def _planned_and_loaded(
@@ -63,21 +63,23 @@ def _planned_and_loaded(
     """Plan and load the target, and perhaps the draft, in `files`. Raises `PairError`."""
     on_progress = request.on_progress
     row = files.row
-    metadata = _metadata(files.models[0], on_progress)
-    models = [metadata]
+    device_type = devices[0].device.type
+    target = _metadata(files.models[0], on_progress)
+    models = [target]
     head = None
-    for draft in files.models[1:]:
-        head = _head(draft.name, metadata)
+    if len(files.models) > 1:
+        draft_file = files.models[1]
+        head = _head(draft_file.name, target)
         if head is None:
-            models.append(_metadata(draft, on_progress))
+            models.append(_metadata(draft_file, on_progress))
     defaults: dict[str, Any] = {}
     if row is not None:
-        defaults = row.defaults(on_gpu=devices[0].device.type == "cuda")
+        defaults = row.defaults(on_gpu=device_type == "cuda")
     pair = meta_pair(models, name=str(spec), **defaults)
-    options = request.options
-    if devices[0].device.type == "cpu":
-        dtypes = [file.dtype for file in files.models]
-        options = tuple(map(_as_stored, options, models, dtypes))
+    options = list(request.options)
+    if device_type == "cpu":
+        for index, model in enumerate(models):
+            options[index] = _as_stored(options[index], model, files.models[index].dtype)
     loads = planned_loads(models, head, options, devices[0].device)
     placement, max_memory = place_target(loads, devices)
     if placement is None and any(model.packed is not None for model in models):
@@ -85,7 +87,9 @@ def _planned_and_loaded(
         unpacked_files = [file._replace(header=None) for file in files.models]
         files = files._replace(models=unpacked_files)
         return _planned_and_loaded(spec, files, request, devices)
-    device = None if placement is None else torch.device(str(placement))
+    device = None
+    if placement is not None:
+        device = torch.device(str(placement))
     target_options = replace(options[0], device=device, most=max_memory)
     try:
         return _loaded(pair, models, head, (target_options, *options[1:]), on_progress)
@@ -192,10 +196,10 @@ def meta_pair(models: list[ModelMetadata], **fields: Any) -> Pair:
     """Build the pair of a target and perhaps a draft, without weights, on torch's `meta` device.
     fields: further fields of `Pair`. Raises `PairError` if the models do not match.
     """
-    target, *drafts = models
-    if not drafts:
+    target = models[0]
+    if len(models) == 1:
         return Pair(target.model, None, target.tokenizer, **fields)
-    draft = drafts[0]
+    draft = models[1]
     return Pair(target.model, draft.model, target.tokenizer, draft.tokenizer, **fields)
 
 
@@ -268,7 +272,9 @@ def _loaded(
     if len(models) > 1:
         draft_options = replace(options[1], device=device)
         draft = _loaded_model(models[1], draft_options, on_progress)
-    loaded_head = None if head is None else head.load(target, device, on_progress)
+    loaded_head = None
+    if head is not None:
+        loaded_head = head.load(target, device, on_progress)
     return replace(planned, target=target, draft=draft, head=loaded_head)
 
 

@@ -111,8 +111,10 @@ def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
     by_kind: dict[str, list[Question]] = defaultdict(list)
     for question in questions:
         by_kind[question.kind].append(question)
-    turns = zip_longest(*by_kind.values())
-    return tuple(question for turn in turns for question in turn if question is not None)
+    ordered: list[Question] = []
+    for turn in zip_longest(*by_kind.values()):  # one of each kind, or None
+        ordered += [question for question in turn if question is not None]
+    return tuple(ordered)
 
 
 def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
@@ -354,10 +356,10 @@ def _turns_in(turns: list[Any], where: str) -> Any:
     MT-Bench, have no replies, so only the first turn is used."""
     if not is_conversation(turns):
         return turns[0]
-    messages = [
-        read_message(turn, f"turn {n} of {where}", skips_pictures=True)
-        for n, turn in enumerate(_up_to_user(turns), 1)
-    ]
+    messages = []
+    for number, turn in enumerate(_up_to_user(turns), 1):
+        message = read_message(turn, f"turn {number} of {where}", skips_pictures=True)
+        messages.append(message)
     return tuple(messages) or None
 
 

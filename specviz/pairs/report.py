@@ -21,19 +21,16 @@ VERDICTS: dict[Level, str] = {
 class Report:
     """All findings about a pair, in the order in which they were made.
 
-    target, draft: names as shown. memory: bytes of both models with caches, by precision; empty
-    if the models could not be read. free: free bytes of the device, or of all GPUs together.
-    suggested: the hub id of a known draft for the target, or None. drafters: those that the pair
-    offers, as `Pair.drafters` has them; empty if the models could not be read.
+    memory, drafters: empty if the models could not be read.
     """
 
-    target: str
+    target: str  # its name as shown
     draft: str | None
     findings: tuple[Finding, ...]
-    memory: dict[str, int] = field(default_factory=dict)
-    free: int = 0
-    suggested: str | None = None
-    drafters: tuple[str, ...] = ()
+    memory: dict[str, int] = field(default_factory=dict)  # bytes with caches, by precision
+    free: int = 0  # bytes of the device, or of all GPUs together
+    suggested: str | None = None  # the hub id of a known draft for the target
+    drafters: tuple[str, ...] = ()  # those that the pair offers, as `Pair.drafters` has them
 
     @property
     def verdict(self) -> Level:

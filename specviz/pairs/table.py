@@ -47,27 +47,23 @@ HEAD_FILES = ("config.json", WEIGHTS)
 class Facts:
     """The table's facts about a model of the hub, or a head on it; None where nobody has checked.
 
-    name: the hub id. parameters: their number, with tied ones once; a head's count leaves out
-    embeddings, which are the target's. cache: numbers that the caches hold per token. context:
-    tokens; for a head, the length of the texts that it was trained on. gated: whether its licence
-    must be accepted first; also None if the owner has changed that before. safetensors: whether its
-    page on the hub has safetensors files; pickles are never read. quantizable: the number of
-    parameters that 8-bit and 4-bit loading shrinks. dtype: the checkpoint's dtype. chat: whether
-    the model was tuned for chat.
-    shipped: the folder in `assets` of a model that comes with the program.
+    parameters: their number, with tied ones once; a head's count leaves out embeddings, which are
+    the target's. gated: whether its licence must be accepted first; also None if the owner has
+    changed that before. safetensors: whether its page on the hub has safetensors files; pickles are
+    never read.
     """
 
-    name: str
+    name: str  # the hub id
     parameters: int | None
-    cache: int | None
-    context: int | None
+    cache: int | None  # numbers that the caches hold per token
+    context: int | None  # tokens; for a head, the length of the texts that it was trained on
     licence: str | None
     gated: bool | None
     safetensors: bool | None
-    quantizable: int = 0
-    dtype: str = ""
-    chat: bool = False
-    shipped: str = ""
+    quantizable: int = 0  # the number of parameters that 8-bit and 4-bit loading shrinks
+    dtype: str = ""  # of the checkpoint
+    chat: bool = False  # whether the model was tuned for chat
+    shipped: str = ""  # the folder in `assets` of a model that comes with the program
 
     @property
     def name_or_path(self) -> str:
@@ -94,29 +90,31 @@ class Facts:
 
 @dataclass(frozen=True)
 class NamedPair:
-    """A pair of the table: a target with a draft model, a head, both or neither.
-
-    shows: one sentence on what the pair demonstrates. target_file, draft_file: the GGUF files that
-    the pair is run from, if it has any; the models of the hub are then not read. wheel, file: a
-    package on PyPI, and the GGUF file in it that holds the target; where the package is installed,
-    this file is read instead of the hub's. target_dtype: the dtype to which a processor unpacks the
-    target's file; None keeps the stored format. draft_quantize: the draft's bits on a processor,
-    one of `memory.DRAFT_QUANTIZED`. drafter, gamma, gamma_policy: its defaults, if faster ones than
-    the usual are known. on_gpu: the defaults that differ on a GPU, by name. There a draft step
-    costs a larger share of a target pass, because the time between kernels counts.
-    """
+    """A pair of the table: a target with a draft model, a head, both or neither."""
 
     name: str
     target: Facts
-    shows: str
+    shows: str  # one sentence on what the pair demonstrates
     draft: Facts | None = None
     head: Facts | None = None
+
+    # GGUF files that the pair is run from; the models of the hub are then not read.
     target_file: ModelFile | None = None
     draft_file: ModelFile | None = None
+
+    # A package on PyPI, and the GGUF file in it that holds the target. Where the package is
+    # installed, this file is read instead of the hub's.
     wheel: str | None = None
     file: str | None = None
+
+    # On a processor: the dtype to which the target's file is unpacked, None for the stored format;
+    # and the draft's bits, one of `memory.DRAFT_QUANTIZED`.
     target_dtype: str | None = None
     draft_quantize: str | None = None
+
+    # Its defaults, if faster ones than the usual are known, and those that differ on a GPU, by
+    # name. There a draft step costs a larger share of a target pass, because the time between
+    # kernels counts.
     drafter: str | None = None
     gamma: int | None = None
     gamma_policy: str | None = None

@@ -193,10 +193,11 @@ class HeadTraining:
 
     def _acceptance(self, head: Head, held_out: np.ndarray) -> dict[str, list[float]]:
         """`chain_acceptance` on held-out rows, by temperature."""
-        return {
-            f"{temperature:g}": chain_acceptance(self.target, head, held_out, temperature)
-            for temperature in LABELS_AT
-        }
+        acceptance = {}
+        for temperature in LABELS_AT:
+            by_step = chain_acceptance(self.target, head, held_out, temperature)
+            acceptance[f"{temperature:g}"] = by_step
+        return acceptance
 
     def _rows(self) -> np.ndarray:
         """Marked rows [rows, 2, row_tokens + 1]: of the files, and of newly written text."""

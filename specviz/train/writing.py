@@ -30,16 +30,12 @@ def key_of(*values: Any) -> str:
 
 @dataclass(frozen=True)
 class Writing:
-    """The options of written texts.
+    """The options of written texts."""
 
-    new_tokens: the most for each text. ends: ids after which a text ends; they belong to it.
-    never: ids that are never written. pad: an id for padding, which no model sees.
-    """
-
-    new_tokens: int
-    ends: tuple[int, ...] = ()
-    never: tuple[int, ...] = ()
-    pad: int = 0
+    new_tokens: int  # the most for each text
+    ends: tuple[int, ...] = ()  # ids after which a text ends; they belong to it
+    never: tuple[int, ...] = ()  # ids that are never written
+    pad: int = 0  # an id for padding, which no model sees
 
     @classmethod
     def of(cls, pair: Pair, new_tokens: int) -> Writing:

@@ -25,7 +25,10 @@ def forget_stale_code(folder: Path, *called: Path) -> None:
     cache = folder / CACHE
     mark = cache / MARK
     digest = hashlib.sha256()
-    for path in sorted(path for home in (folder, *called) for path in home.glob("*.py")):
+    paths: list[Path] = []
+    for code_folder in (folder, *called):
+        paths += code_folder.glob("*.py")
+    for path in sorted(paths):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     sources = digest.hexdigest()
     # If the folder cannot be written, numba keeps its code elsewhere. Then all sources were

@@ -42,13 +42,12 @@ _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=
 
 
 class GgufTensor(NamedTuple):
-    """One tensor of a file. kind: such as "Q4_K". shape: rows first, as in torch. start: its
-    offset from the first tensor, in bytes. bytes: its length."""
+    """One tensor of a file."""
 
-    kind: str
-    shape: tuple[int, ...]
-    start: int
-    bytes: int
+    kind: str  # such as "Q4_K"
+    shape: tuple[int, ...]  # rows first, as in torch
+    start: int  # its offset from the first tensor, in bytes
+    bytes: int  # its length
 
     @property
     def numbers(self) -> int:
@@ -62,13 +61,12 @@ def file_label(path: Path) -> str:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """The header of a GGUF file. values: numbers, texts and lists by key. tensors: by name. begin:
-    the offset of the first tensor in the file, in bytes."""
+    """The header of a GGUF file."""
 
     path: Path
-    values: dict[str, Any]
-    tensors: dict[str, GgufTensor]
-    begin: int
+    values: dict[str, Any]  # numbers, texts and lists by key
+    tensors: dict[str, GgufTensor]  # by name
+    begin: int  # the offset of the first tensor in the file, in bytes
 
     def text(self, key: str) -> str | None:
         """The text at this key, or None."""

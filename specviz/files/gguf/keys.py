@@ -96,19 +96,14 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class Rope(NamedTuple):
-    """The rotation of queries and keys in a file's model.
+    """The rotation of queries and keys in a file's model."""
 
-    kind: "default", "linear", "yarn" or "longrope". width: rotated numbers of a head. factor: the
-    scale of positions. original: the context, in tokens, before scaling. attention: a factor of
-    cosines and sines beside that of the kind itself.
-    """
-
-    kind: str
+    kind: str  # "default", "linear", "yarn" or "longrope"
     theta: float
-    width: int
-    factor: float
-    original: int
-    attention: float
+    width: int  # rotated numbers of a head
+    factor: float  # the scale of positions
+    original: int  # the context, in tokens, before scaling
+    attention: float  # a factor of cosines and sines beside that of the kind itself
 
 
 def checked_gguf(path: Path) -> GgufHeader:
@@ -149,12 +144,11 @@ def check_keys(header: GgufHeader) -> None:
 
 
 class HeadSizes(NamedTuple):
-    """The attention heads of a layer. heads, key_heads: their numbers. width: numbers of one
-    head."""
+    """The attention heads of a layer."""
 
     heads: int
     key_heads: int
-    width: int
+    width: int  # numbers of one head
 
 
 def head_sizes(header: GgufHeader) -> HeadSizes | None:

@@ -14,15 +14,16 @@ from typing import NamedTuple
 
 
 class Split(NamedTuple):
-    """A rule for cutting texts into words. patterns: applied in turn. ignores_merges: whether a
-    word that is a piece stays whole. adds_bos: whether texts begin with the BOS token if the file
-    does not say it. composes: whether characters are composed first, as the published tokenizer
-    does (llama.cpp does not). raw: whether pieces are plain text with marks for spaces, and bytes
-    are pieces such as <0x0A>."""
+    """A rule for cutting texts into words.
 
-    patterns: tuple[str, ...]
-    ignores_merges: bool = False
-    adds_bos: bool = False
+    composes: whether characters are composed first, as the published tokenizer does (llama.cpp does
+    not). raw: whether pieces are plain text with marks for spaces, and bytes are pieces such as
+    <0x0A>.
+    """
+
+    patterns: tuple[str, ...]  # applied in turn
+    ignores_merges: bool = False  # whether a word that is a piece stays whole
+    adds_bos: bool = False  # whether texts begin with BOS if the file does not say it
     composes: bool = False
     raw: bool = False
 

@@ -139,7 +139,9 @@ def check_vocabulary(header: GgufHeader) -> None:
     if model == BYTE_LEVEL:
         split_of(header)
         # Without merges each character is a piece.
-        are_texts = isinstance(merges, list) and all(isinstance(m, str) for m in merges[:1])
+        if not isinstance(merges, list):
+            raise PairError(unreadable(header))
+        are_texts = all(isinstance(merge, str) for merge in merges[:1])
         if not are_texts or not all(" " in merge[1:] for merge in merges):
             raise PairError(unreadable(header))
     if len(set(pieces)) < len(pieces):
@@ -169,11 +171,11 @@ def split_of(header: GgufHeader) -> Split:
 
 def tokenizer_fields(header: GgufHeader) -> dict[str, Any]:
     """All fields of a header about its tokenizer, without the chat template."""
-    return {
-        key: value
-        for key, value in header.values.items()
-        if key.startswith("tokenizer.") and key != TEMPLATE
-    }
+    fields = {}
+    for key, value in header.values.items():
+        if key.startswith("tokenizer.") and key != TEMPLATE:
+            fields[key] = value
+    return fields
 
 
 def used_ids(header: GgufHeader) -> int:
@@ -195,11 +197,11 @@ def end_ids_of(header: GgufHeader) -> list[int]:
 
 def added_pieces(header: GgufHeader) -> dict[int, str]:
     """The pieces that are not plain text, by their ids."""
-    return {
-        token_id: piece
-        for token_id, (piece, kind) in enumerate(pieces_of(header))
-        if kind in (CONTROL, USER_DEFINED)
-    }
+    added = {}
+    for token_id, (piece, kind) in enumerate(pieces_of(header)):
+        if kind in (CONTROL, USER_DEFINED):
+            added[token_id] = piece
+    return added
 
 
 def pieces_of(header: GgufHeader) -> Iterator[tuple[str, int]]:
@@ -245,10 +247,10 @@ def _without_padding(pieces: list[str], kinds: list[int], merges: object) -> int
         used -= 1
     if not used or kinds[used - 1] != UNUSED or not isinstance(merges, list):
         return used
-    made = {str(merge).replace(" ", "", 1) for merge in merges}
+    merged_pieces = {str(merge).replace(" ", "", 1) for merge in merges}
     while used and kinds[used - 1] == UNUSED:
         piece = pieces[used - 1]
-        if len(piece) == 1 or piece in made:
+        if len(piece) == 1 or piece in merged_pieces:
             break
         used -= 1
     return used
@@ -341,14 +343,14 @@ def _model_of(merges: list[tuple[str, str]], vocab: dict[str, int], split: Split
     try:
         return BPE(vocab=vocab, merges=merges, ignore_merges=split.ignores_merges)
     except Exception:  # the library raises its base class for a merge of what is no piece
-        made = {left + right for left, right in merges}
+        merged_texts = {left + right for left, right in merges}
     usable = []
     for left, right in merges:
-        is_whole = left in vocab and right in vocab and left + right in vocab
-        is_reached = all(len(part) == 1 or part in made for part in (left, right))
-        if is_reached and not is_whole:
+        are_pieces = left in vocab and right in vocab and left + right in vocab
+        is_reachable = all(len(side) == 1 or side in merged_texts for side in (left, right))
+        if is_reachable and not are_pieces:
             return None
-        if is_whole:
+        if are_pieces:
             usable.append((left, right))
     return BPE(vocab=vocab, merges=usable, ignore_merges=split.ignores_merges)
 
@@ -414,11 +416,11 @@ def _empty_tokenizer() -> PreTrainedTokenizerFast:
 
 def _vocab(header: GgufHeader) -> dict[str, int]:
     """The ids of all pieces without padding."""
-    return {
-        piece or f"[EMPTY_{token_id}]": token_id
-        for token_id, (piece, kind) in enumerate(pieces_of(header))
-        if kind != UNUSED
-    }
+    vocab = {}
+    for token_id, (piece, kind) in enumerate(pieces_of(header)):
+        if kind != UNUSED:
+            vocab[piece or f"[EMPTY_{token_id}]"] = token_id
+    return vocab
 
 
 def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
@@ -427,8 +429,8 @@ def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
     values = header.values
     inner = tokenizer.backend_tokenizer
     pieces = list(pieces_of(header))
-    special = [piece for piece, kind in pieces if kind in (UNKNOWN, CONTROL)]
-    defined = [piece for piece, kind in pieces if kind == USER_DEFINED]
+    special_pieces = [piece for piece, kind in pieces if kind in (UNKNOWN, CONTROL)]
+    user_pieces = [piece for piece, kind in pieces if kind == USER_DEFINED]
     model_name = (header.text("general.name") or "").lower()
     is_phi = "phi-3" in model_name or "phi3" in model_name
 
@@ -436,8 +438,8 @@ def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
         strips = is_phi and piece not in _AS_WRITTEN
         return AddedToken(piece, normalized=False, special=is_special, rstrip=strips)
 
-    inner.add_special_tokens([added(piece, True) for piece in special])
-    inner.add_tokens([added(piece, False) for piece in defined])
+    inner.add_special_tokens([added(piece, True) for piece in special_pieces])
+    inner.add_tokens([added(piece, False) for piece in user_pieces])
     for name, key in SPECIAL.items():
         token_id = _named_id(header, key)
         if token_id is not None:
@@ -447,19 +449,21 @@ def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
         begins = True
     ends = values.get("tokenizer.ggml.add_eos_token", False)
     template: list[str] = ["$A"]
-    used: list[tuple[str, int]] = []
+    special_tokens: list[tuple[str, int]] = []
     if begins is True:
         token_id = _added_id(header, "bos")
         tokenizer.bos_token = pieces[token_id][0]
         template.insert(0, tokenizer.bos_token)
-        used.append((tokenizer.bos_token, token_id))
+        special_tokens.append((tokenizer.bos_token, token_id))
     if ends is True:
         token_id = _added_id(header, "eos")
         tokenizer.eos_token = pieces[token_id][0]
         template.append(tokenizer.eos_token)
-        used.append((tokenizer.eos_token, token_id))
-    if used:
-        inner.post_processor = processors.TemplateProcessing(single=template, special_tokens=used)
+        special_tokens.append((tokenizer.eos_token, token_id))
+    if special_tokens:
+        inner.post_processor = processors.TemplateProcessing(
+            single=template, special_tokens=special_tokens
+        )
 
 
 def _added_id(header: GgufHeader, name: str) -> int:

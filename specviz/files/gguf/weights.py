@@ -92,7 +92,8 @@ def unpacked_config(header: GgufHeader) -> Any:
         return config
     width = rope.width // 2
     if rope.kind == "longrope":
-        factors = [_factors(header, name, width) for name in (SHORT_FACTORS, LONG_FACTORS)]
+        short_factors = _factors(header, SHORT_FACTORS, width)
+        long_factors = _factors(header, LONG_FACTORS, width)
     elif FREQUENCIES in header.tensors and header.architecture in SLOWED:
         # The same factors for all lengths, as in Llama 3.1.
         if rope.kind != "default":
@@ -100,13 +101,14 @@ def unpacked_config(header: GgufHeader) -> Any:
                 f"{header.path.name} has {FREQUENCIES} and scaled positions, which is not "
                 "understood here: name the model's own repository."
             )
-        factors = [_factors(header, FREQUENCIES, width)] * 2
+        short_factors = _factors(header, FREQUENCIES, width)
+        long_factors = short_factors
     else:
         return config
-    partial = config.rope_parameters.get("partial_rotary_factor")
-    config.rope_parameters = longrope(header, *factors)
-    if partial is not None:
-        config.rope_parameters["partial_rotary_factor"] = partial
+    rotary_share = config.rope_parameters.get("partial_rotary_factor")
+    config.rope_parameters = longrope(header, short_factors, long_factors)
+    if rotary_share is not None:
+        config.rope_parameters["partial_rotary_factor"] = rotary_share
     return config
 
 

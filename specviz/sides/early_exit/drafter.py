@@ -123,7 +123,10 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
 def _depths(layers: int) -> list[int]:
     """Every depth from 1 to layers - 1, or at most `MAX_DEPTHS`, evenly spread."""
     count = min(layers - 1, MAX_DEPTHS)
-    return sorted({1 + round(i * (layers - 2) / max(1, count - 1)) for i in range(count)})
+    depths = set()
+    for index in range(count):
+        depths.add(1 + round(index * (layers - 2) / max(1, count - 1)))
+    return sorted(depths)
 
 
 def _softmax(model: Any, vocab: int, ids: Tensor, layers: int | None = None) -> Tensor:
@@ -134,12 +137,13 @@ def _softmax(model: Any, vocab: int, ids: Tensor, layers: int | None = None) -> 
 
 def _own_text(model: Any, vocab: int) -> Tensor:
     """A short text drawn from the model after its BOS token, int64 [n]."""
-    bos_id = getattr(text_config(model), "bos_token_id", None)
-    first = bos_id if type(bos_id) is int and bos_id < vocab else 0
+    first_id = getattr(text_config(model), "bos_token_id", None)
+    if type(first_id) is not int or first_id >= vocab:
+        first_id = 0
     engine = make_engine(model, vocab)
     generator = torch.Generator(engine.device).manual_seed(0)
     length = min(TEXT, context_length(model) or TEXT)
-    ids = [torch.tensor([first]).to(engine.device)]
+    ids = [torch.tensor([first_id]).to(engine.device)]
     for u in uniforms(length - 1, generator):
         p = torch.softmax(engine.forward(ids[-1], keep=1), -1)
         ids.append(draw(p, u.unsqueeze(0).to(p.device)).to(engine.device))

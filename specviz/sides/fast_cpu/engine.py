@@ -111,7 +111,9 @@ class Passes:
         plan.logit_factor = 1 / temperature
         if layers is not None:
             plan.depth = layers
-        self.shared = self._kept if len(ids) <= KEPT_WIDTH else self._share(plan, len(ids))
+        self.shared = self._kept
+        if len(ids) > KEPT_WIDTH:
+            self.shared = self._share(plan, len(ids))
         return plan
 
     def share(self, threads: int) -> None:
@@ -189,7 +191,9 @@ def layer_weights(layer: Any) -> list[Weight]:
     """The tensors of a layer, in the order of `Layer`."""
     linears = [layer.get_submodule(linear.module) for linear in LINEARS]
     norms = [_submodule(layer, norm.module) for norm in NORMS]
-    return [*weights_of(linears), *weights_of(norms), *map(bias_of, linears)]
+    weights = [weight_of(module) for module in [*linears, *norms]]
+    biases = [bias_of(linear) for linear in linears]
+    return weights + biases
 
 
 def _submodule(layer: Any, path: str) -> Any:
@@ -198,25 +202,29 @@ def _submodule(layer: Any, path: str) -> Any:
     return dict(layer.get_submodule(parent).named_children()).get(name)
 
 
-def weights_of(modules: Iterable[Any]) -> list[Weight]:
-    """The weights of the modules; an empty `Weight` for a module that is None or has none."""
-    return [_weight(getattr(module, "weight", None), module) for module in modules]
+def weight_of(module: Any) -> Weight:
+    """The weight of a module; an empty `Weight` if the module is None or has none."""
+    return _weight(getattr(module, "weight", None), module)
 
 
 def packed_kind(module: Any) -> str | None:
     """The kind of blocks in which a module packs its weights, or None."""
     # torch's modules take microseconds to find that an attribute is missing, and each run checks
     # all modules.
-    kind: str | None = None if module is None else vars(module).get("packed_as")
+    if module is None:
+        return None
+    kind: str | None = vars(module).get("packed_as")
     return kind
 
 
 def has_bfloat16(module: Any, weights: Iterable[Tensor]) -> bool:
     """Whether some weights of a module, or some blocks in it, are bf16."""
     dtypes = {weight.dtype for weight in weights}
-    return torch.bfloat16 in dtypes or (
-        torch.uint8 in dtypes and any(packed_kind(part) == "BF16" for part in module.modules())
-    )
+    if torch.bfloat16 in dtypes:
+        return True
+    if torch.uint8 not in dtypes:
+        return False
+    return any(packed_kind(part) == "BF16" for part in module.modules())
 
 
 def bias_of(module: Any) -> Weight:
@@ -247,9 +255,9 @@ def _weight(tensor: Tensor | None, module: Any = None) -> Weight:
     return Weight(address, kind, product_code(kind), STEP * row_bytes)
 
 
-def threads_for(weight_bytes: int, most: int) -> int:
-    """The number of threads that share a pass: at most `most`, and none with too little work."""
-    return max(1, min(most, weight_bytes // BYTES_PER_THREAD, MAX_THREADS))
+def threads_for(weight_bytes: int, limit: int) -> int:
+    """The number of threads that share a pass: at most `limit`, and none with too little work."""
+    return max(1, min(limit, weight_bytes // BYTES_PER_THREAD, MAX_THREADS))
 
 
 class CompiledEngine(OwnEngine):
@@ -264,17 +272,27 @@ class CompiledEngine(OwnEngine):
         self._model = model  # kept alive, since its weights are read by address
         inner = model.model
         limit = context_length(model)
-        self._passes = Passes(model, model.config, inner.layers, inner.rotary_emb, vocab, limit)
+        self._passes = Passes(
+            model,
+            model.config,
+            layers=inner.layers,
+            rotary=inner.rotary_emb,
+            vocab=vocab,
+            limit=limit,
+        )
         plan = self._passes.plan
         plan.embedding = _table(inner.embed_tokens.weight, inner.embed_tokens)
-        plan.final_norm, plan.head = weights_of([inner.norm, model.get_output_embeddings()])
+        plan.final_norm = weight_of(inner.norm)
+        plan.head = weight_of(model.get_output_embeddings())
         self._slots = np.full(len(inner.layers), -1, np.int64)  # slots of the kept states, by layer
         self._states = np.empty((0, 0), np.float32)
 
     def path(self, run: RunContext) -> DecodingPath:
         if run.device.type != "cpu":  # the target is on another device, with other draws
             return super().path(run)
-        return NumpyPath(self, run, self.draft if drafts_at_once(run.settings) else None)
+        if not drafts_at_once(run.settings):
+            return NumpyPath(self, run)
+        return NumpyPath(self, run, self.draft)
 
     def share_passes(self, threads: int) -> None:
         self._passes.share(threads)
@@ -395,14 +413,22 @@ class CompiledHeadEngine(StateReader):
     def __init__(self, head: Any, vocab: int) -> None:
         super().__init__(head.device, vocab)
         config = head.config
-        self._passes = Passes(head, config.layer, [head.midlayer], head.rotary, config.draft_vocab)
+        self._passes = Passes(
+            head,
+            config.layer,
+            layers=[head.midlayer],
+            rotary=head.rotary,
+            vocab=config.draft_vocab,
+        )
         plan = self._passes.plan
         plan.embedding = _table(head.embedding)
         plan.unread_width = head.fc.in_features
         plan.normed_residual = config.norm_before_residual
-        plan.final_norm, plan.head, plan.fuse, plan.fuse_norm, plan.state_norm = weights_of(
-            [head.norm, head.lm_head, head.fc, head.input_norm, head.midlayer.hidden_norm]
-        )
+        plan.final_norm = weight_of(head.norm)
+        plan.head = weight_of(head.lm_head)
+        plan.fuse = weight_of(head.fc)
+        plan.fuse_norm = weight_of(head.input_norm)
+        plan.state_norm = weight_of(head.midlayer.hidden_norm)
         targets = head.targets.numpy()
         # The head's own ids of draftable tokens, and the target's ids of the same tokens.
         self._draftable = np.flatnonzero((targets >= 0) & (targets < vocab))
@@ -427,7 +453,9 @@ class CompiledHeadEngine(StateReader):
             hidden = np.empty((n, passes.plan.width), np.float32)
         head_logits = np.empty((keep, passes.plan.vocab), np.float32)
         plan = passes.planned(ids.numpy(), self._read, keep, temperature)
-        plan.unread = states.ctypes.data if len(states) else 0
+        plan.unread = 0
+        if len(states):
+            plan.unread = states.ctypes.data
         plan.hidden = hidden.ctypes.data
         plan.logits = head_logits.ctypes.data
         passes.run(plan)

@@ -52,7 +52,9 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
 
 def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]) -> int:
     """The number of threads with the fastest rounds; of about equally fast ones, the lowest."""
-    models = [target] if draft is None else [target, draft]
+    models = [target]
+    if draft is not None:
+        models.append(draft)
     cached = CACHED
     for model in models:
         limit = context_length(model)
@@ -72,7 +74,8 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
     end = time.perf_counter() + SECONDS
     for _ in range(TURNS):
         for count, engines in engines_by_count.items():
-            seconds[count] += [_seconds(*engines, width=width) for _ in range(ROUNDS)][1:]
+            rounds = [_seconds(*engines, width=width) for _ in range(ROUNDS)]
+            seconds[count] += rounds[1:]
         if time.perf_counter() > end:
             break
     best = counts[0]

@@ -250,7 +250,8 @@ def _group_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
         first = _bits(b, word, 0, 63)
         last = b.or_(low, _bits(b, word, 2, 48))
         for group in range(8):
-            code = _byte(b, first if group < 4 else last, group % 4)
+            codes = first if group < 4 else last
+            code = _byte(b, codes, group % 4)
             vector = b.fmul(factor, b.uitofp(code, VECTOR))
             store(b, vector, b.add(scales, i64(4 * LANES * (2 * group + i))))
 
@@ -407,7 +408,9 @@ def _word(b: ir.IRBuilder, record: Any, offset: int) -> Any:
 def code_bias(kind: int, form: str) -> int:
     """The bias of a kind's codes in the form that multiplies them."""
     layout = TILED[kind]
-    return FORMS[form].offset if layout.bits == SIGNED_BITS else layout.bias
+    if layout.bits == SIGNED_BITS:
+        return FORMS[form].offset
+    return layout.bias
 
 
 @cache

@@ -209,8 +209,7 @@ FEATURES = {
 def fastest_form() -> str:
     """Return the name of the fastest form of this processor."""
     features = llvm.get_host_cpu_features()
-    return next(
-        name
-        for name, needed in FEATURES.items()
-        if all(features.get(feature) for feature in needed)
-    )
+    for name, needed in FEATURES.items():
+        if all(features.get(feature) for feature in needed):
+            return name
+    return "plain"

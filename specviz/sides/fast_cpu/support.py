@@ -59,7 +59,9 @@ def compiled_engine(model: Any, vocab: int) -> StateEngine | None:
 
     if model not in _checked:
         _checked[model] = _passes_its_trial(model, vocab)
-    return CompiledEngine(model, vocab) if _checked[model] else None
+    if not _checked[model]:
+        return None
+    return CompiledEngine(model, vocab)
 
 
 def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateReader | None:
@@ -71,7 +73,9 @@ def compiled_head(head: DraftHead, vocab: int, target: StateEngine) -> StateRead
     if head not in _checked:
         plain = head.make_engine(vocab, target)
         _checked[head] = _same_logits(plain, CompiledHeadEngine(head, vocab), head)
-    return CompiledHeadEngine(head, vocab) if _checked[head] else None
+    if not _checked[head]:
+        return None
+    return CompiledHeadEngine(head, vocab)
 
 
 def _has_compiler() -> bool:
@@ -99,13 +103,12 @@ def is_read_in_place(model: Any) -> bool:
 
 
 def _has_fitting_sizes(model: Any, weights: Iterable[Tensor]) -> bool:
+    if not _fits(weights, model.config, model.model.layers[0].self_attn.head_dim):
+        return False
+    if not context_length(model) or model.model.rotary_emb.inv_freq.dtype != torch.float32:
+        return False
     eps = {m.variance_epsilon for m in model.modules() if "variance_epsilon" in vars(m)}
-    return (
-        _fits(weights, model.config, model.model.layers[0].self_attn.head_dim)
-        and bool(context_length(model))
-        and len(eps) == 1
-        and model.model.rotary_emb.inv_freq.dtype == torch.float32
-    )
+    return len(eps) == 1
 
 
 def _suits_as_head(head: Any) -> bool:
@@ -115,13 +118,11 @@ def _suits_as_head(head: Any) -> bool:
         return False
     layer = head.config.layer
     tensors = [*head.parameters(), head.embedding]
-    return (
-        _lie_here(tensors)
-        and has_known_layers(layer, head.rotary)
-        and _fits(tensors, layer, layer.head_dim)
-        and head.fc.in_features % UNIT == 0
-        and not layer.mlp_bias
-    )
+    if not _lie_here(tensors) or not has_known_layers(layer, head.rotary):
+        return False
+    if head.fc.in_features % UNIT or layer.mlp_bias:
+        return False
+    return _fits(tensors, layer, layer.head_dim)
 
 
 def _lie_here(tensors: Iterable[Tensor]) -> bool:
@@ -130,8 +131,10 @@ def _lie_here(tensors: Iterable[Tensor]) -> bool:
 
 def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int) -> bool:
     """Whether passes can read weights and layers of these sizes and kinds."""
+    if not {tensor.dtype for tensor in tensors} <= READ:
+        return False
     widths = (config.hidden_size, config.intermediate_size, head_dim)
-    return {t.dtype for t in tensors} <= READ and all(width % UNIT == 0 for width in widths)
+    return all(width % UNIT == 0 for width in widths)
 
 
 def _passes_its_trial(model: Any, vocab: int) -> bool:
@@ -235,22 +238,26 @@ def _fp32_logits(model: Any, ids: Tensor, layers: int | None, outputs: Tensor) -
     rotary = inner.rotary_emb(states, torch.arange(len(ids)).unsqueeze(0))
     mask = torch.full((1, 1, len(ids), len(ids)), -torch.inf).triu(1)
     for layer in inner.layers[:layers]:
-        out = _in_fp32(layer)(states, attention_mask=mask, position_embeddings=rotary)
-        states = out if isinstance(out, Tensor) else out[0]
+        states = _in_fp32(layer)(states, attention_mask=mask, position_embeddings=rotary)
+        if not isinstance(states, Tensor):  # some layers return more than the states
+            states = states[0]
     states = _in_fp32(inner.norm)(states)[0]
     head = model.get_output_embeddings()
     if hasattr(head, "packed_as"):
         logits: Tensor = head.of_outputs(states, outputs)
     else:
         logits = states @ head.weight[outputs].float().T
-    return logits if head.bias is None else logits + head.bias[outputs].float()
+    if head.bias is not None:
+        logits = logits + head.bias[outputs].float()
+    return logits
 
 
 def _in_fp32(module: Any) -> Any:
     """The module, or a copy of it in fp32 if some weights have 16 bits."""
-    dtypes = {p.dtype for p in module.parameters()}
-    halves = dtypes & {torch.float16, torch.bfloat16}
-    return copy.deepcopy(module).float() if halves else module
+    dtypes = {parameter.dtype for parameter in module.parameters()}
+    if not dtypes & {torch.float16, torch.bfloat16}:
+        return module
+    return copy.deepcopy(module).float()
 
 
 def _are_close(logits: Tensor, expected: Tensor, tolerance: float, problem: str) -> bool:

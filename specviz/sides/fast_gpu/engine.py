@@ -22,7 +22,7 @@ from ...core.engine import OwnEngine
 from ...core.model_facts import cache_argument, complete, context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
-from .llama_pass import llama_pass
+from .llama_pass import LlamaPass, llama_pass
 from .path import GraphPath
 from .rounds import whole_rounds
 from .triton_support import KernelCompilation, first_line
@@ -58,7 +58,9 @@ class CachePool:
         self.compilation: KernelCompilation | None = None
         self._engines: weakref.WeakSet[StaticEngine] = weakref.WeakSet()
         self._choosing = RLock()
-        self._short = llama_pass(model) if reason is None else None
+        self._short: LlamaPass | None = None
+        if reason is None:
+            self._short = llama_pass(model)
         self.stamp = _stamp(model, vocab, reason)
         self._model = weakref.ref(model)
         self.vocab = vocab
@@ -68,7 +70,9 @@ class CachePool:
     @property
     def kernels_reason(self) -> str | None:
         """The reason why short passes do not use Triton's kernels; None if they do."""
-        return self.compilation.reason if self.compilation is not None else None
+        if self.compilation is None:
+            return None
+        return self.compilation.reason
 
     def engine(self, model: Any) -> StaticEngine:
         """Make an engine with an empty cache. A switch to Triton's kernels happens only between two
@@ -193,7 +197,9 @@ class StaticEngine(OwnEngine):
         with memory_limited():
             logits = self.reserve(end).logits(ids.to(self.device), places, keep, layers)
         self.length = end
-        return logits if temperature == 1.0 else logits / temperature
+        if temperature == 1.0:
+            return logits
+        return logits / temperature
 
     def rollback(self, length: int) -> None:
         self.length = length
@@ -226,12 +232,16 @@ def static_engine(model: Any, vocab: int) -> StaticEngine | None:
     """An engine of the static form with an empty cache, or None if the model cannot have one."""
     complete(model)
     pool = _pool_of(model, vocab)
-    return pool.engine(model) if pool.reason is None else None
+    if pool.reason is not None:
+        return None
+    return pool.engine(model)
 
 
 def startup_seconds(model: Any) -> float:
     """Seconds spent on making programs for `model` so far."""
-    return _pools[model].seconds if model in _pools else 0.0
+    if model not in _pools:
+        return 0.0
+    return _pools[model].seconds
 
 
 def wait_for_kernels(model: Any) -> None:
@@ -344,14 +354,17 @@ def refusal(model: Any) -> str | None:
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
     if len(devices) > 1 or any(hasattr(m, "_hf_hook") for m in modules):
         return "it is spread over several devices"
-    if any(kind in MOVING_ROPE for m in modules for kind in _rope_types(m)):
-        return "its rotary frequencies follow the length"
+    for module in modules:
+        if any(kind in MOVING_ROPE for kind in _rope_types(module)):
+            return "its rotary frequencies follow the length"
     return _layers_refusal(model)
 
 
 def _rope_types(module: Any) -> list[Any]:
     kinds = getattr(module, "rope_type", None)
-    return list(kinds.values()) if isinstance(kinds, dict) else [kinds]
+    if isinstance(kinds, dict):  # by the type of layer
+        return list(kinds.values())
+    return [kinds]
 
 
 def _layers_refusal(model: Any) -> str | None:

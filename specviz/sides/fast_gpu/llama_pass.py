@@ -31,7 +31,9 @@ def llama_pass(model: Any) -> LlamaPass | None:
     parameters become views of them, with the values that they had.
     """
     is_packed = any(hasattr(module, "packed_as") for module in model.modules())
-    return LlamaPass(model) if not is_packed and is_llama_family(model) else None
+    if is_packed or not is_llama_family(model):
+        return None
+    return LlamaPass(model)
 
 
 class Joined(NamedTuple):
@@ -91,9 +93,10 @@ class LlamaPass:
         return logits
 
     def _rotation(self, x: Tensor, places: Tensor) -> Rotation:
-        cos, sin = (part[0] for part in self._inner.rotary_emb(x, places.unsqueeze(0)))
-        first, second = sin.chunk(2, -1)
-        return Rotation(cos.unsqueeze(1), torch.cat((-first, second), -1).unsqueeze(1))
+        cos, sin = self._inner.rotary_emb(x, places.unsqueeze(0))  # [1, n, head_dim] each
+        first, second = sin[0].chunk(2, -1)
+        signed_sin = torch.cat((-first, second), -1)
+        return Rotation(cos[0].unsqueeze(1), signed_sin.unsqueeze(1))
 
 
 class LlamaLayer:
@@ -114,28 +117,32 @@ class LlamaLayer:
         """Add the layer's output to its input `x` [n, width]. mask: added to the scores of each
         query of a group, [n * group, capacity]."""
         layer = self._layer
-        attended = self._attend(norm(x, layer.input_layernorm), rotation, mask, cache)
+        normed = norm(x, layer.input_layernorm)
+        attended = self._attend(normed, rotation, mask, cache)
         add_product(x, attended, layer.self_attn.o_proj)
-        gate, up = self._gate_and_up(norm(x, layer.post_attention_layernorm)).chunk(2, -1)
+        normed = norm(x, layer.post_attention_layernorm)
+        gate, up = self._gate_and_up(normed).chunk(2, -1)
         add_product(x, silu(gate).mul_(up), layer.mlp.down_proj)
 
     def _attend(self, x: Tensor, rotation: Rotation, mask: Tensor, cache: StaticLayer) -> Tensor:
         """The output of the heads: [n, heads * head_dim]."""
         n = len(x)
-        heads = (self._heads, self._kv_heads, self._kv_heads)
-        states = self._qkv(x).view(n, sum(heads), self._head_dim)
+        query_and_key_heads = (self._heads, self._kv_heads)
+        heads = self._heads + 2 * self._kv_heads
+        states = self._qkv(x).view(n, heads, self._head_dim)
+        # Queries and keys are rotated together, [n, heads, head_dim].
         to_rotate, value = states.split((self._heads + self._kv_heads, self._kv_heads), 1)
         attention = self._layer.self_attn
         if hasattr(attention, "q_norm"):
-            query, key, _ = states.split(heads, 1)
+            query, key = to_rotate.split(query_and_key_heads, 1)
             to_rotate = torch.cat((norm(query, attention.q_norm), norm(key, attention.k_norm)), 1)
-        query, key = rotation.rotate(to_rotate).split(heads[:2], 1)
+        query, key = rotation.rotate(to_rotate).split(query_and_key_heads, 1)
         keys, values = cache.update(
             key.transpose(0, 1).unsqueeze(0), value.transpose(0, 1).unsqueeze(0)
         )
         # The queries of a group are rows of one head, so that its keys need no copies.
-        shape = (n, self._kv_heads, self.group, self._head_dim)
-        query = query.reshape(shape).transpose(0, 1).reshape(1, self._kv_heads, -1, self._head_dim)
+        grouped = query.reshape(n, self._kv_heads, self.group, self._head_dim).transpose(0, 1)
+        query = grouped.reshape(1, self._kv_heads, -1, self._head_dim)
         attended = scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, scale=attention.scaling
         )
@@ -160,8 +167,10 @@ def joined(modules: Sequence[Any]) -> Joined:
     """Join linear layers into one; their weights and biases become views of its tensors."""
     with torch.inference_mode(False), _one_at_a_time:  # whose tensors no parameter may hold
         weight = _join([module.weight for module in modules])
-        biases = [module.bias for module in modules]
-        return Joined(weight, None if biases[0] is None else _join(biases))
+        if modules[0].bias is None:
+            return Joined(weight, None)
+        bias = _join([module.bias for module in modules])
+        return Joined(weight, bias)
 
 
 def _join(parts: Sequence[Tensor]) -> Tensor:
@@ -178,7 +187,8 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 
 def _are_joined(parts: Sequence[Tensor]) -> bool:
     """Whether the parameters lie one after another in one memory."""
-    are_adjacent = all(
-        after.data_ptr() == before.data_ptr() + before.nbytes for before, after in pairwise(parts)
-    )
-    return are_adjacent and len({part.untyped_storage().data_ptr() for part in parts}) == 1
+    for before, after in pairwise(parts):
+        if after.data_ptr() != before.data_ptr() + before.nbytes:
+            return False
+    storages = {part.untyped_storage().data_ptr() for part in parts}
+    return len(storages) == 1

@@ -113,13 +113,15 @@ class GraphPath:
         engine = self.engine
         run = self.run
         length = len(ids)
-        count = len(draft.ids) if draft else 0
-        engine.reserve(length + count)
-        feed, places = self._on_device(ids[-1:], range(length - 1, length + count))
+        count = 0
         q = torch.zeros(0, run.vocab, device=engine.device)
         if draft is not None:
-            feed = torch.cat([feed, draft.ids])
+            count = len(draft.ids)
             q = draft.q
+        engine.reserve(length + count)
+        feed, places = self._on_device(ids[-1:], range(length - 1, length + count))
+        if draft is not None:
+            feed = torch.cat([feed, draft.ids])
         u = torch.cat([uniforms(count, run.source), uniforms(1, run.source)])
         decision, p, logits = self._pass(feed, places, q, u)
         engine.length = length + count
@@ -128,7 +130,8 @@ class GraphPath:
     def _on_device(self, ids: Sequence[int], places: range) -> tuple[Tensor, Tensor]:
         """Upload both as int64 tensors to the engine's device, without a wait."""
         # Pinned memory is reused only after the copy has ended.
-        numbers = torch.tensor([*ids, *places], pin_memory=self.engine.device.type == "cuda")
+        is_on_gpu = self.engine.device.type == "cuda"
+        numbers = torch.tensor([*ids, *places], pin_memory=is_on_gpu)
         numbers = numbers.to(self.engine.device, non_blocking=True)
         return numbers[: len(ids)], numbers[len(ids) :]
 

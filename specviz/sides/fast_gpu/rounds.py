@@ -101,8 +101,10 @@ class RoundFunction:
         self.drafted = Mark(run.device, is_captured=True)
         self._run = run
         self._target = target
-        # The program lies in the target's cache, which must not keep another model's cache alive.
-        self._draft = None if draft is None else weakref.ref(draft)
+        self._draft: weakref.ref[InPlaceCache] | None = None
+        if draft is not None:
+            # The program lies in the target's cache, which must not keep another one alive.
+            self._draft = weakref.ref(draft)
         self._layers = layers
 
     def __call__(self, state: Tensor, draws: Tensor) -> tuple[Tensor, ...]:
@@ -132,7 +134,9 @@ class RoundFunction:
         last_but_one = feed.gather(0, accepted)
         next_state = torch.cat([length + accepted + 1, last_but_one, next_id])
         outputs = (next_state, torch.cat([feed[1:], decision]), p, logits)
-        return (*outputs, q, torch.cat(drafts.logits)) if gamma else outputs
+        if gamma == 0:
+            return outputs
+        return (*outputs, q, torch.cat(drafts.logits))
 
     def _drafts(self, state: Tensor, draws: Tensor) -> Drafts:
         drafts = Drafts([], [], [])
@@ -140,8 +144,9 @@ class RoundFunction:
             return drafts
         cache = self._draft()
         assert cache is not None, "the run whose round this is holds its caches"
-        # The target's own cache lacks the last token alone.
-        fed = 1 if cache is self._target else FED
+        fed = FED
+        if cache is self._target:  # it lacks the last token alone
+            fed = 1
         feed = state[-fed:]
         places = state[:1] + torch.arange(-fed, 0, device=state.device)
         for draw in draws.split(1):
@@ -274,7 +279,8 @@ class DeviceRounds:
         if gamma:
             q, draft_logits = of_drafts
             draft = Draft(numbers[:gamma], q, [draft_logits])
-        return JudgedRound(draft, drafted, logits, p, draws[gamma:-1], verdict)
+        u = draws[gamma:-1]
+        return JudgedRound(draft, drafted, logits, p, u, verdict)
 
     def _enqueue(self, ids: Sequence[int] | None, longest: int) -> EnqueuedRound:
         """The round after `ids`; None is after the round that was enqueued last. longest: the most
@@ -286,7 +292,9 @@ class DeviceRounds:
             state = self._uploaded(ids)  # the host has decoded without this program
         assert state is not None
         # Drawn in the order of the other paths: for the drafts, their verdict, the next token.
-        counts = [self._gamma, self._gamma, 1] if self._gamma else [1]
+        counts = [self._gamma, self._gamma, 1]
+        if self._gamma == 0:
+            counts = [1]
         draws = torch.cat([uniforms(count, self._run.source) for count in counts])
         program = self._next_program(state, draws, longest)
         self._state = program(state, draws)[0]
@@ -296,11 +304,14 @@ class DeviceRounds:
         """The program whose turn it is."""
         end = longest + self._gamma  # of the places that it writes
         target = self._path.engine.reserve(end)
-        draft = None if self._drafting is None else self._drafting.engine.reserve(end)
+        draft = None
+        draft_key: Hashable = None
+        if self._drafting is not None:
+            draft = self._drafting.engine.reserve(end)
+            draft_key = (draft.number, draft.capacity, self._layers)
         turn = self._turn
         self._turn = (turn + 1) % TURNS
-        drafted = None if draft is None else (draft.number, draft.capacity, self._layers)
-        key: Hashable = ("round", turn, self._gamma, drafted, *self._path.verdict_key)
+        key: Hashable = ("round", turn, self._gamma, draft_key, *self._path.verdict_key)
         function = RoundFunction(self._run, target, draft, self._layers)
         return self._path.engine.program(key, function, (state, draws), is_vital=False)
 

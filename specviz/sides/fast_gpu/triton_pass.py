@@ -112,12 +112,16 @@ class TritonPass:
         self._sharing = self._heads // self._kv_heads
         self._scale: float = attention.scaling
         self._is_exact = self._dtype == torch.float32 or is_interpreted()
-        for matrix in (self._head, *(m for layer in self._layers for m in _matrices(layer))):
-            block_of(matrix, 16)
+        block_of(self._head, 16)  # which raises the `ValueError`
+        for layer in self._layers:
+            for matrix in _matrices(layer):
+                block_of(matrix, 16)
         # Attention: the query heads of a program, and the programs for a head of keys.
-        is_fp32 = self._dtype == torch.float32
-        self._chunk = min(CHUNK, FP32_CHUNK) if is_fp32 else CHUNK
-        self._together = 1 if is_fp32 else min(TOGETHER, self._sharing)
+        self._chunk = CHUNK
+        self._together = min(TOGETHER, self._sharing)
+        if self._dtype == torch.float32:
+            self._chunk = min(CHUNK, FP32_CHUNK)
+            self._together = 1
         self._attention_programs = self._kv_heads * -(-self._sharing // self._together)
 
     def logits(
@@ -392,7 +396,9 @@ class TritonPass:
 
 def on_device(device: torch.device) -> AbstractContextManager[Any]:
     """A context in which a GPU is the current one, where Triton launches its kernels."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    if device.type != "cuda":
+        return nullcontext()
+    return torch.cuda.device(device)
 
 
 def is_interpreted() -> bool:
@@ -417,9 +423,11 @@ def columns_for(outputs: int) -> int:
 
 def block_of(matrix: Matrix, columns: int) -> int:
     """The inputs of a step of a product: all of its steps have the same number."""
-    most = STEP_WEIGHTS // 4 if matrix.data.dtype == torch.float32 else STEP_WEIGHTS
+    max_weights = STEP_WEIGHTS
+    if matrix.data.dtype == torch.float32:
+        max_weights //= 4
     block = MAX_BLOCK
-    while block > MIN_BLOCK and (matrix.inputs % block or block * columns > most):
+    while block > MIN_BLOCK and (matrix.inputs % block or block * columns > max_weights):
         block //= 2
     if matrix.inputs % block:
         raise ValueError(f"{matrix.inputs} inputs of a layer are no multiple of {MIN_BLOCK}")
@@ -437,13 +445,17 @@ def _layer(layer: Any) -> Layer:
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     qkv, qkv_bias = _joined_matrix(projections)
     gate_and_up, gate_and_up_bias = _joined_matrix((mlp.gate_proj, mlp.up_proj))
-    has_norms = hasattr(attention, "q_norm")
+    query_norm = None
+    key_norm = None
+    if hasattr(attention, "q_norm"):
+        query_norm = attention.q_norm.weight
+        key_norm = attention.k_norm.weight
     return Layer(
         input_norm=layer.input_layernorm.weight,
         qkv=qkv,
         qkv_bias=qkv_bias,
-        query_norm=attention.q_norm.weight if has_norms else None,
-        key_norm=attention.k_norm.weight if has_norms else None,
+        query_norm=query_norm,
+        key_norm=key_norm,
         output=_matrix(attention.o_proj),
         output_bias=attention.o_proj.bias,
         mlp_norm=layer.post_attention_layernorm.weight,
@@ -482,8 +494,9 @@ def _joined_matrix(linears: Sequence[Any]) -> tuple[Matrix, Tensor | None]:
         layer = joined(linears)
         return Matrix.dense(layer.weight), layer.bias
     blocks = torch.cat([linear.weight.detach() for linear in linears])
-    biases = [linear.bias for linear in linears]
-    bias = None if biases[0] is None else torch.cat([bias.detach() for bias in biases])
+    bias = None
+    if linears[0].bias is not None:
+        bias = torch.cat([linear.bias.detach() for linear in linears])
     return packed_matrix(blocks, packed_as, linears[0].in_features), bias
 
 
@@ -493,7 +506,9 @@ def _parts(matrix: Matrix) -> tuple[Tensor, Tensor, Tensor]:
 
 def _or(tensor: Tensor | None, instead: Tensor) -> Tensor:
     """The tensor, or if there is none, another one: the kernel does not read this argument."""
-    return instead if tensor is None else tensor
+    if tensor is None:
+        return instead
+    return tensor
 
 
 def _capacity(cache_layers: Sequence[StaticLayer]) -> int:

@@ -96,18 +96,20 @@ def compiled_pass(model: Any) -> TritonPass | None:
     """Compile the kernels of a model's pass; None if the program ends meanwhile."""
     from .triton_pass import TritonPass, is_interpreted, on_device
 
-    made = TritonPass(model)
+    triton_pass = TritonPass(model)
     if is_interpreted():
-        return made
+        return triton_pass
     with on_device(model.device):
-        for call in made.compile_calls(CAPACITY):
+        for call in triton_pass.compile_calls(CAPACITY):
             if not threading.main_thread().is_alive():
                 return None
             call.compile()
-    return made
+    return triton_pass
 
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its type if it has none."""
     text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    if not text:
+        return type(error).__name__
+    return text.splitlines()[0]

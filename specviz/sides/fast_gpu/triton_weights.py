@@ -57,19 +57,20 @@ def packed_matrix(blocks: Tensor, packed_as: str, inputs: int) -> Matrix:
     if packed_as == "Q8_0":
         split = blocks.view(outputs, -1, 2 + GROUP)
         codes = split[..., 2:].contiguous().view(torch.int8)
+        data = codes.view(outputs, inputs)
         scales = _halves(split[..., :2])
-        return Matrix(outputs, inputs, codes.view(outputs, inputs), scales, scales, packed_as)
+        return Matrix(outputs, inputs, data, scales, factors=scales, packed_as=packed_as)
     if packed_as == "Q4_0":
         split = blocks.view(outputs, -1, 2 + GROUP // 2)
+        data = _paired(split[..., 2:]).view(outputs, -1)
         scales = _halves(split[..., :2])
-        codes = _paired(split[..., 2:])
-        return Matrix(outputs, inputs, codes.view(outputs, -1), scales, scales, packed_as)
+        return Matrix(outputs, inputs, data, scales, factors=scales, packed_as=packed_as)
     if packed_as == "Q4_K":
         split = blocks.view(outputs, -1, 144)
         factors = _halves(split[..., :4])
         scales = _group_scales(split[..., 4:16])
-        codes = _paired(split[..., 16:].unflatten(-1, (4, GROUP)))
-        return Matrix(outputs, inputs, codes.view(outputs, -1), scales, factors, packed_as)
+        data = _paired(split[..., 16:].unflatten(-1, (4, GROUP))).view(outputs, -1)
+        return Matrix(outputs, inputs, data, scales, factors, packed_as)
     raise ValueError(f"blocks of the kind {packed_as}")
 
 

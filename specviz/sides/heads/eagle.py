@@ -36,20 +36,16 @@ class HeadConfig:
     """The shape of a head.
 
     layer: the `LlamaConfig` of its decoder layer, whose hidden_size is the head's width, and whose
-    vocab_size is the target's. target_width: of the target's states. states: which of them are
-    read, each as the number of the target's layers that have run. draft_vocab: the number of tokens
-    that it can draft.
-    norm_before_residual: whether the layer's residual is the normed state. norm_before_fc: whether
-    the target's states are normed before `fc`. head_norms: whether q and k are normed by head.
+    vocab_size is the target's.
     """
 
     layer: Any
-    target_width: int
-    states: tuple[int, ...]
-    draft_vocab: int
-    norm_before_residual: bool = False
-    norm_before_fc: bool = False
-    head_norms: bool = False
+    target_width: int  # of the target's states
+    states: tuple[int, ...]  # numbers of the target's layers after which they are read
+    draft_vocab: int  # the number of tokens that it can draft
+    norm_before_residual: bool = False  # whether the layer's residual is the normed state
+    norm_before_fc: bool = False  # whether the target's states are normed before `fc`
+    head_norms: bool = False  # whether q and k are normed by head
 
 
 class HeadAttention(nn.Module):
@@ -131,9 +127,9 @@ class Head(nn.Module):
         self.states = config.states
         self.midlayer = HeadLayer(config)
         inputs = len(config.states) * config.target_width
-        self.input_norm = (
-            LlamaRMSNorm(inputs, layer.rms_norm_eps) if config.norm_before_fc else nn.Identity()
-        )
+        self.input_norm: nn.Module = nn.Identity()
+        if config.norm_before_fc:
+            self.input_norm = LlamaRMSNorm(inputs, layer.rms_norm_eps)
         self.fc = nn.Linear(inputs, layer.hidden_size, bias=False)
         self.norm = LlamaRMSNorm(layer.hidden_size, eps=layer.rms_norm_eps)
         self.lm_head = nn.Linear(layer.hidden_size, config.draft_vocab, bias=False)
@@ -249,9 +245,9 @@ class HeadEngine(StateReader):
     def _over_target_vocab(self, logits: Tensor) -> Tensor:
         """Spread logits of the head's tokens [n, draft_vocab] over the whole vocabulary, fp32 [n,
         vocab]: -inf elsewhere, so that the probability there is 0."""
-        whole = logits.new_full((len(logits), self._vocab), -torch.inf)
-        whole[:, self._targets] = logits[:, self._known]
-        return whole
+        target_logits = logits.new_full((len(logits), self._vocab), -torch.inf)
+        target_logits[:, self._targets] = logits[:, self._known]
+        return target_logits
 
 
 def check_head(config: HeadConfig, target: Any) -> None:

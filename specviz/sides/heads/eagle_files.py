@@ -153,11 +153,9 @@ def _loaded(
     with torch.device("meta"):
         head = Head(config)
     try:
-        placed = {
-            name: tensor.to(device, torch.long if name == "d2t" else dtype)
-            for name, tensor in weights.items()
-        }
-        head.load_state_dict(placed, assign=True)
+        for name, tensor in weights.items():
+            weights[name] = tensor.to(device, torch.long if name == "d2t" else dtype)
+        head.load_state_dict(weights, assign=True)
     except RuntimeError as error:
         if ran_out_of_memory(error):
             raise
@@ -167,7 +165,8 @@ def _loaded(
         ) from error
     targets = head.targets
     in_range = bool(((targets >= 0) & (targets < config.layer.vocab_size)).all())
-    if len(targets.unique()) < len(targets) or not in_range:
+    are_unique = len(targets.unique()) == len(targets)
+    if not in_range or not are_unique:
         raise PairError(
             f"{source.shown} maps its tokens to ids outside of the target's vocabulary, or several "
             "to one: download it again."

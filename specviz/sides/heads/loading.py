@@ -33,7 +33,9 @@ def read_any_head(name: str, target: ModelMetadata) -> HeadMetadata | None:
     values = config_values(name)
     if values.get("model_type") in ASSISTANTS:
         return read_assistant(find_source(name), target.model)
-    return read_head(find_source(name), values, target.model) if is_eagle(values) else None
+    if is_eagle(values):
+        return read_head(find_source(name), values, target.model)
+    return None
 
 
 def examined_head(
@@ -45,7 +47,8 @@ def examined_head(
         if name != OWN_LAYERS:
             source = find_source(name)
             findings += file_findings(source, safe_files(source))
-        return read_any_head(name, target) if target else None
+        if target is not None:
+            return read_any_head(name, target)
     return None
 
 

@@ -118,7 +118,9 @@ class MtpEngine(StateReader):
             sure = min(max(0, known - layer), cached.get_seq_length())
             if cached.is_initialized:
                 cached.crop(sure - cached.get_seq_length())  # by 0, too: it trims windows
-            queued_end = max(0, known - layer + 1) if layer else sure
+            queued_end = sure  # the first layer reads the target's states, which do not wait
+            if layer > 0:
+                queued_end = max(0, known - layer + 1)
             begin = self._begin[layer]
             self._waiting[layer] = self._waiting[layer][sure - begin : queued_end - begin]
             self._begin[layer] = sure
@@ -132,8 +134,9 @@ class MtpEngine(StateReader):
             self._unread = self._unread[:0]
         else:
             self._step += 1
-            past_all = self._step >= self._layers
-            states = self._output if past_all else self._waiting[self._step]
+            states = self._output
+            if self._step < self._layers:
+                states = self._waiting[self._step]
         layer = min(self._step, self._layers - 1)
         outputs = self._read(layer, states)
         if layer == self._step:
@@ -175,8 +178,10 @@ def _load_mtp(source: ModelSource, target: Any, *_: object) -> MtpHead:
 def own_parameters(model: Any) -> Iterator[nn.Parameter]:
     """The parameters of an `MtpModel` that are not the target's."""
     shared = [*model.embed_tokens.parameters(), *model.shared_head.parameters()]
-    shared_ids = set(map(id, shared))
-    return (p for p in model.parameters() if id(p) not in shared_ids)
+    shared_ids = {id(parameter) for parameter in shared}
+    for parameter in model.parameters():
+        if id(parameter) not in shared_ids:
+            yield parameter
 
 
 def read_mtp(target: ModelMetadata) -> HeadMetadata:
@@ -208,7 +213,9 @@ def _runnable(target: ModelMetadata) -> Any:
             model = MtpModel(target.model, text_config(target.model).num_mtp_layers)
     except Exception:  # versions and families raise errors of many kinds
         return None
-    return model if len(model.layers) and not target.quantized else None
+    if len(model.layers) == 0 or target.quantized:
+        return None
+    return model
 
 
 def _lacking_sentence(shown: str) -> str:

@@ -28,4 +28,6 @@ class NgramDrafter(Drafter):
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         self._index.extend(ids)
         size, start = self._index.match()
-        return Draft.certain(self._index.copied(start, count), self._run) if size else None
+        if size == 0:
+            return None
+        return Draft.certain(self._index.copied(start, count), self._run)

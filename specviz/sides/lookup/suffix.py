@@ -115,10 +115,16 @@ class SuffixIndex:
 
     def followers(self, context: Context) -> Followers:
         """The followers of a run that `context` or `after` returned."""
-        nodes = self._followers(context[-1] if context else ROOT)
-        counts = [self._count[run] for run in nodes.values()]
-        ranks = [(self._count[run], self._latest[run]) for run in nodes.values()]
-        return Followers(list(nodes), counts, sum(counts), ranks.index(max(ranks)))
+        run = context[-1] if context else ROOT
+        nodes = self._followers(run)
+        counts = [self._count[node] for node in nodes.values()]
+        ranks = [(self._count[node], self._latest[node]) for node in nodes.values()]
+        return Followers(
+            ids=list(nodes),
+            counts=counts,
+            total=sum(counts),
+            likeliest=ranks.index(max(ranks)),
+        )
 
     def _followed(self, ends: Context) -> Context:
         """The longest of these runs that has followers."""

@@ -28,8 +28,12 @@ def deployed_model(row: Deployed, machine: Machine) -> EngineTexts:
     gamma = row.gamma
     target = machine.target_files
     draft = machine.draft_files
-    schedule = "heuristic" if row.policy in ("heuristic", "optimal") else "constant"
-    threshold = CONFIDENCE_THRESHOLD if row.policy == "confidence" else 0.0
+    schedule = "constant"
+    if row.policy in ("heuristic", "optimal"):
+        schedule = "heuristic"
+    threshold = 0.0
+    if row.policy == "confidence":
+        threshold = CONFIDENCE_THRESHOLD
     transformers_text = (
         f"assistant = AutoModelForCausalLM.from_pretrained({loaded(draft)})\n"
         f"assistant.generation_config.num_assistant_tokens = {gamma}\n"

@@ -35,7 +35,9 @@ class ModelDrafter(Drafter):
         if self.room(length):
             max_length = min(length + self._max_new_tokens, self._context)
             self.path.prepare("draft", length, max_length)
-        return prefill(self.engine, ids) if len(ids) <= self._context else 0.0
+        if len(ids) > self._context:
+            return 0.0
+        return prefill(self.engine, ids)
 
     def room(self, length: int) -> int:
         # The last drafted token is never fed, so it may lie one past the context.

@@ -37,10 +37,14 @@ class DraftText:
         self._shared = shared
         self._read = len(prompt)  # ids of the target that are translated already
         text = pair.tokenizer.decode(list(prompt), skip_special_tokens=True)
-        tokenizer = pair.draft_tokenizer or pair.tokenizer
-        ids = tokenizer(text)["input_ids"] if text else []
-        bos_id = getattr(pair.draft_tokenizer, "bos_token_id", None)
-        self.ids = [token_id for token_id in ids if token_id < pair.draft_vocab] or [bos_id or 0]
+        self.ids: list[int] = []
+        if text:
+            tokenizer = pair.draft_tokenizer or pair.tokenizer
+            encoded = tokenizer(text)["input_ids"]
+            self.ids = [token_id for token_id in encoded if token_id < pair.draft_vocab]
+        if not self.ids:
+            bos_id = getattr(pair.draft_tokenizer, "bos_token_id", None)
+            self.ids.append(bos_id or 0)
 
     def extend(self, committed: Sequence[int], drafted: Sequence[int]) -> None:
         """Read the target's `committed` ids, which begin with those that were read before.
@@ -80,13 +84,13 @@ class DraftText:
         runs: list[bytes | int] = []
         for token_id in ids:
             text = self._shared.target.texts.get(token_id)
-            if text is None:
-                if token_id in self._shared.to_draft:
-                    runs.append(self._shared.to_draft[token_id])
-            elif runs and isinstance(runs[-1], bytes):
+            special_id = self._shared.to_draft.get(token_id)
+            if text is not None and runs and isinstance(runs[-1], bytes):
                 runs[-1] += text
-            else:
+            elif text is not None:
                 runs.append(text)
+            elif special_id is not None:
+                runs.append(special_id)
         return runs
 
 
@@ -113,23 +117,27 @@ class TranslatedDrafter(Drafter):
     def prefill(self, ids: Sequence[int]) -> float:
         self._text = DraftText(self._pair, self._shared, ids)
         prefix = self._text.ids[:-1]
-        return prefill(self.engine, prefix) if len(prefix) <= self._context else 0.0
+        if len(prefix) > self._context:
+            return 0.0
+        return prefill(self.engine, prefix)
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
-        proposed = [] if self._proposed is None else self._proposed.tolist()
-        self._proposed = None
-        text = self._text.ids
-        known = len(text)
+        proposed: list[int] = []
+        if self._proposed is not None:
+            proposed = self._proposed.tolist()
+            self._proposed = None
+        draft_ids = self._text.ids
+        known = len(draft_ids)
         self._text.extend(ids, proposed)
         # The last drafted token is never fed, so it may lie one past the context.
-        count = min(count, self._context - len(text) + 1)
-        count = 1 + before_border(self._borders, len(text), count - 1)
+        count = min(count, self._context - len(draft_ids) + 1)
+        count = 1 + before_border(self._borders, len(draft_ids), count - 1)
         if count < 1:
             return None
-        kept = _agreeing(proposed, text[known:])
+        kept = _agreeing(proposed, draft_ids[known:])
         # At least one token is fed: the pass over it gives the first draft.
-        self.engine.rollback(min(known + kept, self.engine.length, len(text) - 1))
-        feed = host_ids(text[self.engine.length :]).to(self.engine.device)
+        self.engine.rollback(min(known + kept, self.engine.length, len(draft_ids) - 1))
+        feed = host_ids(draft_ids[self.engine.length :]).to(self.engine.device)
         draft, self._proposed = self._drafted(ids, feed, count)
         return draft
 
@@ -144,8 +152,8 @@ class TranslatedDrafter(Drafter):
 
 def _agreeing(proposed: Sequence[int], added: Sequence[int]) -> int:
     """The number of proposed ids that stand in the text; all of them if none is contradicted."""
-    for index, (token_id, read) in enumerate(zip(proposed, added, strict=False)):
-        if token_id != read:
+    for index, (proposed_id, added_id) in enumerate(zip(proposed, added, strict=False)):
+        if proposed_id != added_id:
             return index
     return len(proposed)
 
@@ -165,7 +173,9 @@ class TextDrafter(TranslatedDrafter):
             if end.is_behind(logits, logits):
                 break
         drafted = self._encoded(ids, proposed)[:count]
-        draft = Draft.certain(drafted, self._run) if drafted else None
+        draft = None
+        if drafted:
+            draft = Draft.certain(drafted, self._run)
         return draft, torch.tensor(proposed)
 
     def _encoded(self, ids: Sequence[int], proposed: Sequence[int]) -> list[int]:
@@ -187,11 +197,12 @@ class TextDrafter(TranslatedDrafter):
         texts = self._shared.target.texts
         if any(token_id not in texts for token_id in tail):  # special tokens would be read as text
             return None
+        tail_text = b"".join(texts[token_id] for token_id in tail)
         try:
-            whole = (b"".join(texts[token_id] for token_id in tail) + text).decode()
+            whole_text = (tail_text + text).decode()
         except UnicodeDecodeError:
             return None
-        ids = list(self._pair.tokenizer(whole, add_special_tokens=False)["input_ids"])
+        ids = list(self._pair.tokenizer(whole_text, add_special_tokens=False)["input_ids"])
         if ids[: len(tail)] != list(tail):
             return None
         return ids[len(tail) :]
@@ -240,5 +251,6 @@ class SharedTokensDrafter(TranslatedDrafter):
 def translated_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     """The drafter of a pair whose draft has its own tokenizer: it drafts text in greedy runs,
     otherwise tokens that both tokenizers have."""
-    kind = TextDrafter if run.settings.greedy else SharedTokensDrafter
-    return kind(pair, run, target)
+    if run.settings.greedy:
+        return TextDrafter(pair, run, target)
+    return SharedTokensDrafter(pair, run, target)

@@ -139,30 +139,26 @@ def _id(name: str) -> int:
 
 
 def _drawn(logprobs: dict[str, Any]) -> Drawn:
-    drawn = Drawn(
-        id=_id(logprobs["tokens"][0]),
-        p=_probability(logprobs["token_logprobs"][0]),
-        asked={
-            _id(name): _probability(logprob)
-            for name, logprob in logprobs["top_logprobs"][0].items()
-        },
-    )
-    if not drawn.p > 0.0:
+    token_id = _id(logprobs["tokens"][0])
+    p = _probability(logprobs["token_logprobs"][0])
+    asked = {}
+    for name, logprob in logprobs["top_logprobs"][0].items():
+        asked[_id(name)] = _probability(logprob)
+    if not p > 0.0:
         raise ValueError
-    return drawn
+    return Drawn(token_id, p, asked)
 
 
 def _probability(logprob: float) -> float:
     if not logprob <= 1e-4:  # NaN, or not the logarithm of a probability
         raise ValueError
-    return math.exp(logprob) if logprob > NEVER else 0.0
+    if logprob <= NEVER:
+        return 0.0
+    return math.exp(logprob)
 
 
-FIELDS = [
-    "index",
-    "completion_probabilities",
-    "timings",
-]  # of an answer; others repeat the question
+FIELDS = ["index", "completion_probabilities", "timings"]
+"""The fields of an answer that are read; the others repeat the question."""
 
 
 class LlamaTarget(TargetServer):
@@ -195,7 +191,9 @@ class LlamaTarget(TargetServer):
             raise ValueError
         for completion in completions:
             top = completion["completion_probabilities"][0]["top_logprobs"]
-            yield [int(token["id"]) for token in top], [float(token["logprob"]) for token in top]
+            ids = [int(token["id"]) for token in top]
+            logprobs = [float(token["logprob"]) for token in top]
+            yield ids, logprobs
 
     def _worked_seconds(self, answer: Any) -> float | None:
         milliseconds = []
@@ -210,4 +208,6 @@ class LlamaTarget(TargetServer):
 
 def _completions(answer: Any) -> list[dict[str, Any]]:
     """The answers to several prompts; a single answer comes without a list."""
-    return answer if isinstance(answer, list) else [answer]
+    if not isinstance(answer, list):
+        return [answer]
+    return answer

@@ -77,28 +77,28 @@ class DrawnPath(NumpyPath):
         self._server = engine
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
-        drafted = [] if draft is None else draft.ids.tolist()
+        drafted: list[int] = []
+        q = torch.zeros(0, self._run.vocab)
+        if draft is not None:
+            drafted = draft.ids.tolist()
+            q = draft.q
         self._server.append([ids[-1], *drafted])
         lengths = range(len(ids), len(ids) + len(drafted) + 1)
         first_draws = [tokens[0] for tokens in self._server.drawn(lengths, self._wanted(drafted))]
         u = self._source.numbers(len(drafted))
-        # There is one more draw than there are drafts.
-        p_drafted = [
-            draw.asked[token_id] for draw, token_id in zip(first_draws, drafted, strict=False)
-        ]
-        known_p = torch.zeros(len(first_draws), self._run.vocab)  # 0 where nothing is known
-        rows = known_p.numpy()
+        p_drafted = [first_draws[i].asked[token_id] for i, token_id in enumerate(drafted)]
         accepted, last = decide_by_draws(
             p_drafted,
-            draft.q.numpy() if draft else rows[:0],
+            q.numpy(),
             drafted,
             u.tolist(),
-            lambda position: self._proposals(first_draws[position], len(ids) + position),
-            lambda: float(self._source.numbers(1)[0]),
+            draws=lambda position: self._proposals(first_draws[position], len(ids) + position),
+            uniform=lambda: float(self._source.numbers(1)[0]),
         )
+        known_p = torch.zeros(len(drafted) + 1, self._run.vocab)  # 0 where nothing is known
         for position, token_id in enumerate(drafted):
-            rows[position, token_id] = p_drafted[position]
-        rows[accepted, last.id] = last.p
+            known_p[position, token_id] = p_drafted[position]
+        known_p[accepted, last.id] = last.p
         verdict = Verdict.on(len(drafted), accepted, last.id)
         return JudgedRound(draft, drafted, known_p, known_p, u, verdict, p_is_complete=False)
 
@@ -106,7 +106,8 @@ class DrawnPath(NumpyPath):
         """Endless draws from p after the first `length` tokens."""
         yield first
         for count in chain(MORE, repeat(MORE[-1])):
-            yield from self._server.drawn(range(length, length + 1), self._wanted((), count))[0]
+            (drawn,) = self._server.drawn(range(length, length + 1), self._wanted((), count))
+            yield from drawn
 
     def _wanted(self, asked: Sequence[int], count: int = 1) -> Wanted:
         seed = int(self._source.numbers(1)[0] * 2**53)

@@ -70,24 +70,27 @@ class TargetServer:
         answer = self.server.ask(self.path, self._question(prefixes, wanted))
         logprobs = self._read(answer, len(prefixes), vocab)
         listed = int(torch.isfinite(logprobs).sum(-1).min())
-        return vocab if listed >= vocab else min(wanted, listed)
+        if listed >= vocab:
+            return vocab
+        return min(wanted, listed)
 
     def logprobs(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
         """The log-probabilities of the `listed` likeliest next tokens after each prefix, at
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
-        return self._read(self._posted(self._question(prefixes, listed)), len(prefixes), vocab)
+        answer = self._posted(self._question(prefixes, listed))
+        return self._read(answer, len(prefixes), vocab)
 
     def listings(self, prefixes: Sequence[Sequence[int]], listed: int) -> list[dict[int, float]]:
         """The `listed` likeliest next tokens after each prefix, each id with its log-probability at
         temperature 1. Raises `ServerError`, and `PairError` if the server lists none."""
         answer = self.server.ask(self.path, self._question(prefixes, listed))
+        listings = []
         try:
-            return [
-                dict(zip(ids, logprobs, strict=True))
-                for ids, logprobs in self._top_logprobs(answer, len(prefixes))
-            ]
+            for ids, logprobs in self._top_logprobs(answer, len(prefixes)):
+                listings.append(dict(zip(ids, logprobs, strict=True)))
         except ANOTHER_FORM as error:
             raise self._no_logprobs() from error
+        return listings
 
     def round_fields(self) -> dict[str, Any]:
         """The cost of `logprobs` and `draws` since the last call, as fields of a `Round`."""

@@ -159,7 +159,9 @@ class RemoteEngine(OwnEngine):
         self.append(ids.tolist())
         prefixes = self._prefixes(range(self.length - keep + 1, self.length + 1))
         logprobs = self._target.server.logprobs(prefixes, self._listed, self._vocab)
-        return logprobs if temperature == 1.0 else logprobs / torch.tensor(temperature)
+        if temperature == 1.0:
+            return logprobs
+        return logprobs / torch.tensor(temperature)
 
     def append(self, ids: Sequence[int]) -> None:
         """Append `ids` to the cache without asking for their logits."""
@@ -199,8 +201,10 @@ def remote_target(address: ServerAddress, model: str, tokenizer: Any) -> RemoteT
     server = Server(address)
     identity = identity_of(server, model)
     vocab = max(tokenizer.get_vocab().values()) + 1
-    adapter = LlamaTarget if identity.engine == LLAMA_CPP else Completions
-    target = RemoteTarget(adapter(server, model), identity, vocab)
+    target_server: TargetServer = Completions(server, model)
+    if identity.engine == LLAMA_CPP:
+        target_server = LlamaTarget(server, model)
+    target = RemoteTarget(target_server, identity, vocab)
     check_tokenizer(target.server, tokenizer, vocab)
     target.generation_config.eos_token_id = tokenizer.eos_token_id
     return target

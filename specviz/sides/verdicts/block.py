@@ -27,7 +27,8 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
 
     weight, threshold = block_numbers(p, q, drafted)
     counts = torch.arange(len(drafted) + 1, device=p.device)
-    accepted = (torch.cat([u.new_zeros(1), u < threshold]).bool() * counts).amax()
+    passes = torch.cat([u.new_zeros(1), u < threshold]).bool()  # the first is of no draft
+    accepted = (passes * counts).amax()
     position = accepted.unsqueeze(0)
     before = torch.cat([weight.new_ones(1), weight]).index_select(0, position)
     q_last = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, position)[0]

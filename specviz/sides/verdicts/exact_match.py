@@ -29,8 +29,10 @@ def decide_exact_match(
     judged = torch.isfinite(u)
     draws = torch.cat([torch.where(judged, u.double(), last), last])
     drawn = draw(p, draws)  # [gamma + 1]
-    accepted = ((drawn[:-1] == drafted) & judged).long().cumprod(0).sum()
-    return torch.stack([accepted, drawn.index_select(0, accepted.unsqueeze(0))[0]])
+    keep = (drawn[:-1] == drafted) & judged
+    accepted = keep.long().cumprod(0).sum()
+    next_id = drawn.index_select(0, accepted.unsqueeze(0))[0]
+    return torch.stack([accepted, next_id])
 
 
 def exact_match_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:

@@ -33,7 +33,9 @@ def decide_typical(
     from ...core.sampling import draw, uniforms
     from ...core.tensor_verdict import chances_of
 
-    keep = (chances_of(p, drafted) > typical_thresholds(p[: len(drafted)])) & torch.isfinite(u)
+    judged = p[: len(drafted)]
+    is_likely = chances_of(p, drafted) > typical_thresholds(judged)
+    keep = is_likely & torch.isfinite(u)
     accepted = keep.long().cumprod(0).sum()
     p_last = p.index_select(0, accepted.unsqueeze(0))[0]
     return torch.stack([accepted, draw(p_last, uniforms(1, source)[0])])

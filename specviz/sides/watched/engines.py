@@ -86,10 +86,12 @@ class WatchedEngine:
         """The ids of a text in the engine's tokenizer; empty if it has no such endpoint."""
         body = {"model": self.model, self.text_field: text, self.special_tokens_field: special}
         try:
-            ids = self.server.ask("/tokenize", body)["tokens"]
-            return ids if all(type(token_id) is int for token_id in ids) else []
+            ids: list[int] = self.server.ask("/tokenize", body)["tokens"]
+            if all(type(token_id) is int for token_id in ids):
+                return ids
         except (PairError, RuntimeError, KeyError, TypeError):
             return []
+        return []
 
 
 class Reader:
@@ -124,7 +126,9 @@ class Reader:
 
     def _limit_reason(self) -> EndReason:
         """The reason for an end without an end token."""
-        return "length" if self._count >= self._max_new_tokens else "context"
+        if self._count >= self._max_new_tokens:
+            return "length"
+        return "context"
 
 
 class VllmReader(Reader):
@@ -152,10 +156,9 @@ class VllmReader(Reader):
         texts, self._ahead = spread(ids, text, self._ahead, self._texts)
         if choice.get("finish_reason") is not None:
             self.ended = self._reason(choice)
-        tokens = [
-            StreamedToken(token_id, token_text, at)
-            for token_id, token_text in zip(ids, texts, strict=True)
-        ]
+        tokens = []
+        for token_id, token_text in zip(ids, texts, strict=True):
+            tokens.append(StreamedToken(token_id, token_text, at))
         if not tokens:
             return []
         if not is_first:
@@ -170,7 +173,9 @@ class VllmReader(Reader):
         """The end reason in this chunk's choice."""
         if choice["finish_reason"] == "length":
             return self._limit_reason()
-        return "stop" if isinstance(choice.get("stop_reason"), str) else "eos"
+        if isinstance(choice.get("stop_reason"), str):
+            return "stop"
+        return "eos"
 
 
 def spread(
@@ -186,9 +191,10 @@ def spread(
     expected = ahead + "".join(known.get(token_id, BROKEN) for token_id in ids)
     if BROKEN not in expected and expected.startswith(text):
         return [known[token_id] for token_id in ids], expected[len(text) :]
-    if not ids:
-        return [], ""
-    return [*[""] * (len(ids) - 1), text.removeprefix(ahead)], ""
+    texts = [""] * len(ids)
+    if texts:
+        texts[-1] = text.removeprefix(ahead)
+    return texts, ""
 
 
 def counts_in(chunk: Mapping[str, Any]) -> Counts | None:
@@ -257,10 +263,10 @@ class VllmEngine(WatchedEngine):
             texts = self._texts_of(ids, mark)
             if not any(texts):
                 break
-            vocabulary |= dict(zip(ids, texts, strict=True))
-        return {
-            token_id: text for token_id, text in vocabulary.items() if text and BROKEN not in text
-        }
+            for token_id, text in zip(ids, texts, strict=True):
+                if text and BROKEN not in text:
+                    vocabulary[token_id] = text
+        return vocabulary
 
     def _texts_of(self, ids: Sequence[int], mark: Sequence[int]) -> list[str]:
         """The texts of `ids`, or an empty list if the server does not give them. mark: the ids of
@@ -274,7 +280,9 @@ class VllmEngine(WatchedEngine):
         except (PairError, RuntimeError, *ANOTHER_FORM):
             return []
         texts: list[str] = parts[1:-1]
-        return texts if len(texts) == len(ids) else []
+        if len(texts) != len(ids):
+            return []
+        return texts
 
 
 class _Totals(NamedTuple):
@@ -300,7 +308,7 @@ class LlamaReader(Reader):
         text = str(chunk["content"])
         count = int(chunk["tokens_predicted"])
         not_sent = max(0, count - self._count - len(sent_ids))
-        ids = [*[UNKNOWN_ID] * not_sent, *sent_ids]
+        ids = [UNKNOWN_ID] * not_sent + sent_ids
         self._count = max(count, self._count)
         if chunk["stop"]:
             self.ended = self._reason(chunk)
@@ -315,7 +323,9 @@ class LlamaReader(Reader):
         step: object = (total, timings.get("predicted_ms"))
         if chunk["stop"] and self._step is not None:
             step = self._step  # the last chunk's time is that of the whole text
-        steps = [] if step == self._step else self.rest()
+        steps = []
+        if step != self._step:
+            steps = self.rest()
         self._step = step
         self._total = total
         for token_id in ids[:-1]:
@@ -329,7 +339,9 @@ class LlamaReader(Reader):
         """The end reason in this chunk."""
         if chunk.get("stop_type") == "limit":
             return self._limit_reason()
-        return "stop" if chunk.get("stop_type") == "word" else "eos"
+        if chunk.get("stop_type") == "word":
+            return "stop"
+        return "eos"
 
     def rest(self) -> list[Step]:
         tokens = self._tokens
@@ -340,7 +352,9 @@ class LlamaReader(Reader):
         accepted = self._total.accepted - self._total_before.accepted
         self._total_before = self._total
         adds_up = 0 <= accepted <= drafted and len(tokens) <= accepted + 1
-        return [Step(tokens, drafted, accepted) if adds_up else Step(tokens)]
+        if not adds_up:
+            return [Step(tokens)]
+        return [Step(tokens, drafted, accepted)]
 
 
 class LlamaEngine(WatchedEngine):

@@ -69,16 +69,19 @@ def _tokens(step: Step, lane: Lane) -> tuple[list[Token], Token | None]:
     if lane == BASELINE:
         return [], _token(tokens[0], "bonus")
     if drafted is None or accepted is None:
-        return [_token(token, "accepted") for token in tokens[:-1]], _token(tokens[-1], "untold")
-    accepted_tokens = [_token(token, "accepted") for token in tokens[:accepted]]
+        draft_tokens = [_token(token, "accepted") for token in tokens[:-1]]
+        return draft_tokens, _token(tokens[-1], "untold")
+    draft_tokens = [_token(token, "accepted") for token in tokens[:accepted]]
+    last = None
+    if len(tokens) > accepted:
+        outcome: Outcome = "bonus"
+        if accepted < drafted:
+            outcome = "corrected"
+            draft_tokens.append(Token(UNKNOWN_ID, "", "rejected"))
+        last = _token(tokens[accepted], outcome)
     ignored = Token(UNKNOWN_ID, "", "ignored")
-    if len(tokens) <= accepted:
-        return [*accepted_tokens, *[ignored] * (drafted - len(accepted_tokens))], None
-    if accepted >= drafted:
-        return accepted_tokens, _token(tokens[accepted], "bonus")
-    rejected = Token(UNKNOWN_ID, "", "rejected")
-    not_judged = [ignored] * (drafted - accepted - 1)
-    return [*accepted_tokens, rejected, *not_judged], _token(tokens[accepted], "corrected")
+    draft_tokens += [ignored] * (drafted - len(draft_tokens))
+    return draft_tokens, last
 
 
 def _token(token: StreamedToken, outcome: Outcome) -> Token:
@@ -96,7 +99,9 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
     if not _are_possible(counts):
         return None
     sizes = [accepted + 1 for accepted in counts.accepted]
-    tokens = [token for chunk in chunks[1:] for token in chunk.tokens]
+    tokens: list[StreamedToken] = []
+    for chunk in chunks[1:]:
+        tokens += chunk.tokens
     if sizes and sum(sizes[:-1]) < len(tokens) <= sum(sizes):
         steps = _cut(tokens, counts)
     else:
@@ -146,13 +151,13 @@ def _only_match(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | None
     for chunk in range(last, -1, -1):
         ways_before: dict[int, list[Any]] = {}
         for step in range(len(sizes) + 1):
-            size = sizes[step] if step < len(sizes) else 0
-            fits = lengths[chunk] == size or (chunk == last and lengths[chunk] < size)
             matched: list[Any] = []
             if lengths[chunk] == 1:
                 matched += [(None, way) for way in ways.get(step, [])]
-            if fits:
-                matched += [(step, way) for way in ways.get(step + 1, [])]
+            for way in ways.get(step + 1, []):
+                size = sizes[step]
+                if lengths[chunk] == size or (chunk == last and lengths[chunk] < size):
+                    matched.append((step, way))
             ways_before[step] = matched[:2]
         ways = ways_before
     whole_ways = ways.get(0, [])

@@ -75,14 +75,16 @@ def watch(
     for name, lane in lanes.items():
         if is_stopped:
             break
-        before = counters(watched.server, watched.model) if name == SPECULATIVE else None
+        counters_before = None
+        if name == SPECULATIVE:
+            counters_before = counters(watched.server, watched.model)
         with closing(lane.rounds(asked)) as rounds:
             for round_ in rounds:
                 is_stopped = yield round_
                 if is_stopped:
                     break
         if name == SPECULATIVE and not is_stopped:
-            counted = moved(before, counters(watched.server, watched.model))
+            counted = moved(counters_before, counters(watched.server, watched.model))
     agreements = None
     if alone and settings.greedy:
         agreement = agreement_of(lanes[SPECULATIVE].emitted, lanes[BASELINE].emitted)
@@ -167,7 +169,9 @@ def _header(
     messages: Messages,
 ) -> Header:
     watched = engines[SPECULATIVE]
-    question = messages[-1].content.strip() if messages else ""
+    question = None
+    if messages and messages[-1].content.strip() in prompt:
+        question = messages[-1].content.strip()
     versions = {"specviz": __version__, "python": platform.python_version()}
     if BASELINE in engines:
         versions["baseline"] = engines[BASELINE].identity.software
@@ -191,7 +195,7 @@ def _header(
         prefill_seconds={lane: {} for lane in engines},
         mode="sequential",
         source=watched.identity.software,
-        question=question if question and question in prompt else None,
+        question=question or None,
         messages=messages if len(messages) > 1 else None,
     )
 
@@ -228,5 +232,6 @@ def recognised(address: ServerAddress, model: str) -> WatchedEngine:
     the server does not have it."""
     server = Server(address)
     identity = identity_of(server, model)
-    engine_class = LlamaEngine if identity.engine == LLAMA_CPP else VllmEngine
-    return engine_class(server, model, identity)
+    if identity.engine == LLAMA_CPP:
+        return LlamaEngine(server, model, identity)
+    return VllmEngine(server, model, identity)
