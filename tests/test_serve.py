@@ -54,8 +54,8 @@ def test_a_port_that_is_taken_meanwhile_is_one_too(
     taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from specviz.core.race import race
-    from specviz.page import Page
     from specviz.page.queue import RunQueue
+    from specviz.page.server import Page
     from specviz.worker.client import LocalWorker
 
     monkeypatch.setenv("GRADIO_SERVER_PORT", str(taken))

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from ..base.environment import on_zerogpu
 from ..base.errors import SettingsError
@@ -23,7 +24,7 @@ from ..pairs.table import operator_pairs
 from ..worker.client import ProcessWorker, Worker, end_processes
 
 if TYPE_CHECKING:
-    from . import Page
+    from .server import Page
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +47,26 @@ def start_page() -> tuple[Worker, Page]:
     set_up_logging()
     operator_pairs()
     pair = first_pair()
-    _check_free(*address())
+    host, port = address()
+    _check_free(host, port)
+    os.environ[PORT] = str(port)  # Gradio's import fails on an empty one
     # The first process of a container is not ended by a signal that it does not handle.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     worker = _start_worker()
-    from . import build_page
+    _import_gradio()
+    from .server import build_page
 
     # On ZeroGPU only this process knows what the GPU will be like.
     if on_zerogpu():
         return worker, build_page(worker, pair=pair, doctor=worker)
     return worker, build_page(worker, pair=pair, awaited=awaited_pair())
+
+
+def _import_gradio() -> None:
+    """Import Gradio, but keep it from writing the type stubs that it brings anew: that is half of
+    its import."""
+    with patch("inspect.getfile", side_effect=OSError):
+        import gradio  # noqa: F401
 
 
 def launch(page: Page) -> None:
@@ -64,7 +75,7 @@ def launch(page: Page) -> None:
     After SIGTERM no run begins, the current one has `SPECVIZ_DRAIN_SECONDS` to end, and then this
     returns. Ctrl-C ends everything at once. Raises `SettingsError` if the address is taken.
     """
-    from . import drain
+    from .delivery import drain
 
     # Only this kind of queue is safe in a signal handler.
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()

@@ -21,10 +21,11 @@ from toy_models import byte_level, llama, relative  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
 from specviz.core.events import Event  # noqa: E402
-from specviz.page import build_page, live  # noqa: E402
+from specviz.page import live  # noqa: E402
 from specviz.page.delivery import deltas  # noqa: E402
 from specviz.page.jobs import Run  # noqa: E402
 from specviz.page.queue import RunQueue  # noqa: E402
+from specviz.page.server import build_page  # noqa: E402
 from specviz.worker import client  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 

@@ -16,7 +16,7 @@ from toy_models import llama, relative  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
-from specviz.page import build_page  # noqa: E402
+from specviz.page.server import build_page  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 
 

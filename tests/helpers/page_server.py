@@ -19,7 +19,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 from toy_models import byte_level, llama, relative
 
 from specviz import Pair, race
-from specviz.page import Page, build_page
+from specviz.page.server import Page, build_page
 from specviz.pairs.table import NamedPair
 from specviz.worker.client import LocalWorker
 

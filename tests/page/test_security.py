@@ -30,7 +30,7 @@ from specviz.base.environment import ASSETS
 from specviz.base.errors import SettingsError
 from specviz.base.logs import HIDDEN, DiscreetFormatter
 from specviz.core.race import race
-from specviz.page import Page, server
+from specviz.page import server
 from specviz.page.files import FileReader
 from specviz.page.public import public_files
 from specviz.page.queue import RunQueue
@@ -47,6 +47,7 @@ from specviz.page.security.requests import (
     Refused,
     check,
 )
+from specviz.page.server import Page
 from specviz.runs.html import PAGE, PLOTLY
 from specviz.runs.recording import MAX_PROMPTS, MAX_UNPACKED
 from specviz.worker.client import LocalWorker

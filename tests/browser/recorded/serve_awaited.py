@@ -15,7 +15,7 @@ import awaited_row  # in tests/helpers, which `serve` adds
 from serve import fork_the_doctor, small_pair, unhurried
 
 from specviz import Pair
-from specviz.page import build_page
+from specviz.page.server import build_page
 from specviz.pairs.opening import awaited_pair
 from specviz.worker.client import LocalWorker
 
