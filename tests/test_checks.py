@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from places import ROOT
+from sentences import Sentences
 from toy_models import llama, pair_of, relative
 
 from specviz import (
@@ -41,63 +42,72 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    "line",
     [
-        ("run x --device warp9", "'warp9' is no device: use cpu, cuda, or cuda:1"),
-        ("run x --device mps", "there is no Apple GPU here"),
-        ("doctor builtin --device warp9", "'warp9' is no device"),
-        ("doctor builtin --free nan", "--free: 'nan': use a number"),
-        ("doctor builtin --free 1e400", "--free: '1e400': use a number"),
-        ("doctor builtin --free -1", "--free: '-1': use a number"),
-        ("doctor builtin --context -5", "--context: '-5': use a whole number from 1"),
-        (f"doctor builtin --context {DIGITS}", "use a whole number"),
-        (f"run x --seed {DIGITS}", "invalid int value"),
-        (f"run x --lane gamma={DIGITS}", "gamma is"),
-        ("run x --out /nowhere/x.json", "there is no folder for /nowhere/x.json"),
-        ("record x --out /nowhere/x.json", "there is no folder for /nowhere/x.json"),
-        ("record x --out .", "is a folder"),
-        ("bench --out /nowhere/x.json", "there is no folder"),
-        ("bench --acceptance nan", "--acceptance: 'nan'"),
-        ("sweep --seconds inf", "--seconds: 'inf'"),
-        ("sweep --out /nowhere/x.json", "there is no folder"),
-        ("train --head . --device warp9", "'warp9' is no device"),
-        ("train --head . --draft-minutes nan", "--draft-minutes: 'nan'"),
-        ("train --head . --out README.md", "is a file"),
-        ("guess --text - --gamma 0", "--gamma: '0'"),
-        ("page --port 70000", "is '70000': use a whole number from 1 to 65535"),
-        (f"page --port {DIGITS}", "use a whole number from 1 to 65535"),
-        ("page --colour red", "unrecognized arguments: --colour red"),
-        ("fly", "invalid choice: 'fly'"),
-        ("", "are required: VERB"),
+        "run x --device warp9",
+        "run x --device mps",
+        "doctor builtin --device warp9",
+        "doctor builtin --free nan",
+        "doctor builtin --free 1e400",
+        "doctor builtin --free -1",
+        "doctor builtin --context -5",
+        "doctor builtin --context DIGITS",
+        "run x --seed DIGITS",
+        "run x --lane gamma=DIGITS",
+        "run x --out /nowhere/x.json",
+        "record x --out /nowhere/x.json",
+        "record x --out .",
+        "bench --out /nowhere/x.json",
+        "bench --acceptance nan",
+        "sweep --seconds inf",
+        "sweep --out /nowhere/x.json",
+        "train --head . --device warp9",
+        "train --head . --draft-minutes nan",
+        "train --head . --out README.md",
+        "guess --text - --gamma 0",
+        "page --port 70000",
+        "page --port DIGITS",
+        "page --colour red",
     ],
 )
 def test_a_wrong_command_line_is_a_sentence_before_any_work(
     line: str,
-    sentence: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    sentences: Sentences,
 ) -> None:
     monkeypatch.chdir(ROOT)
     for name in ("GRADIO_SERVER_PORT", "GRADIO_SERVER_NAME", "GRADIO_ANALYTICS_ENABLED"):
         monkeypatch.setenv(name, "")
-    assert sentence in said(line.split(), capsys)
+    sentences(said(line.replace("DIGITS", DIGITS).split(), capsys))
+
+
+def test_without_a_verb_argparse_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """In words that differ between versions of Python."""
+    assert "invalid choice: 'fly'" in said(["fly"], capsys)
+    assert "are required: VERB" in said([], capsys)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_that_is_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    found = said(["run", "x", "--device", "cuda"], capsys)
-    assert "there is no cuda here" in found and "network" not in found
-    with pytest.raises(PairError, match="there is no cuda:99 here"):
+def test_without_a_gpu_that_is_what_is_said(
+    capsys: pytest.CaptureFixture[str], sentences: Sentences
+) -> None:
+    sentences(said(["run", "x", "--device", "cuda"], capsys))
+    with sentences.raises(PairError):
         load_pair("builtin", device=99)  # type: ignore[arg-type]
     assert checked_device(None) is None and checked_device("cpu") == torch.device("cpu")
 
 
-def test_a_gpu_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, sentences: Sentences
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert checked_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(PairError, match="no cuda:2 here, of 2 GPUs"):
+    with sentences.raises(PairError):
         checked_device("cuda:2")
+    with sentences.raises(PairError):
+        load_pair("builtin", device=99)  # type: ignore[arg-type]
 
 
 def test_places_to_write_to(tmp_path: Path) -> None:
@@ -106,7 +116,7 @@ def test_places_to_write_to(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
     if os.geteuid():
-        with pytest.raises(TraceError, match="this user may not write"):
+        with pytest.raises(TraceError, match="may not write"):
             check_writable(locked / "x.json")
 
 
@@ -139,31 +149,31 @@ def pair() -> Pair:
 
 
 WRONG: dict[str, Any] = {
-    "the settings are dict": lambda pair: race(pair, [1], {"gamma": 3}),
-    "the settings are str 'greedy'": lambda pair: race(pair, [1], "greedy"),
-    "the settings are list": lambda pair: race(pair, [1], [Settings(), 5]),
-    "settings are dict {'gamma'": lambda pair: speculate(pair, [1], {"gamma": 3}),
-    "settings are dict {}": lambda pair: speculate(pair, [1], {}),
-    "settings are str": lambda pair: baseline(pair, [1], "greedy"),
-    "the pair is a NoneType": lambda _: race(None, "x"),
-    "the pair is a str": lambda _: speculate("builtin", "x"),
-    "pair is a str": lambda _: baseline("builtin", "x"),
-    "memory is int 5": lambda pair: speculate(pair, [1], Settings(drafter="suffix"), memory=5),
-    "the tokenizer is NoneType": lambda pair: Pair(pair.target, None, None),
-    "the head is int 5": lambda pair: Pair(pair.target, None, pair.tokenizer, head=5),
-    "the trace is NoneType": lambda _: compute_metrics(None),
-    "not bytes b'hello'": lambda pair: race(pair, b"hello"),
-    r"ids \(whole numbers\), not dict": lambda pair: speculate(pair, {1: 2}),
-    "drafter is {}": lambda _: Settings(drafter={}),
-    "there is no cuda:99": lambda _: load_pair("builtin", device=99),
-    "'warp9' is no device": lambda _: load_pair("builtin", device="warp9"),
-    "no device": lambda _: load_pair("builtin", device={}),
-    "the pair's name is None": lambda _: load_pair(None),
+    "race, a dict of settings": lambda pair: race(pair, [1], {"gamma": 3}),
+    "race, a text as settings": lambda pair: race(pair, [1], "greedy"),
+    "race, a list of settings": lambda pair: race(pair, [1], [Settings(), 5]),
+    "speculate, a dict of settings": lambda pair: speculate(pair, [1], {"gamma": 3}),
+    "speculate, an empty dict": lambda pair: speculate(pair, [1], {}),
+    "baseline, a text as settings": lambda pair: baseline(pair, [1], "greedy"),
+    "race, no pair": lambda _: race(None, "x"),
+    "speculate, a name as pair": lambda _: speculate("builtin", "x"),
+    "baseline, a name as pair": lambda _: baseline("builtin", "x"),
+    "a number as memory": lambda pair: speculate(pair, [1], Settings(drafter="suffix"), memory=5),
+    "no tokenizer": lambda pair: Pair(pair.target, None, None),
+    "a number as head": lambda pair: Pair(pair.target, None, pair.tokenizer, head=5),
+    "no trace": lambda _: compute_metrics(None),
+    "bytes as prompt": lambda pair: race(pair, b"hello"),
+    "a dict as ids": lambda pair: speculate(pair, {1: 2}),
+    "a dict as drafter": lambda _: Settings(drafter={}),
+    "a dict as device": lambda _: load_pair("builtin", device={}),
+    "a device that is none": lambda _: load_pair("builtin", device="warp9"),
+    "no name": lambda _: load_pair(None),
 }
 
 
-@pytest.mark.parametrize("sentence", WRONG)
-def test_what_python_passes_wrongly_is_a_sentence(sentence: str, pair: Pair) -> None:
-    with pytest.raises(SpecvizError, match=sentence) as caught:
-        list(WRONG[sentence](pair))
-    assert str(caught.value).endswith(".")
+@pytest.mark.parametrize("mistake", WRONG)
+def test_what_python_passes_wrongly_is_a_sentence(
+    mistake: str, pair: Pair, sentences: Sentences
+) -> None:
+    with sentences.raises(SpecvizError):
+        list(WRONG[mistake](pair))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from forked_process import run_forked
+from sentences import Sentences
 from toy_models import byte_level, llama, relative
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
@@ -35,8 +36,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{root / 'target'}+{root / 'draft'}"
 
 
+def line_with(part: str, printed: str) -> str:
+    """The only line that holds this part."""
+    (line,) = [line for line in printed.splitlines() if part in line]
+    return line
+
+
 def test_run_prints_the_rounds_and_figures_that_add_up(
-    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ) -> None:
     saved = tmp_path / "run.json.gz"
     arguments = ["run", "Once upon", "--pair", folders, "--max-new-tokens", "20", "--gamma", "3"]
@@ -45,16 +52,17 @@ def test_run_prints_the_rounds_and_figures_that_add_up(
     trace = Trace.load(saved)
     figures = compute_metrics(trace)
     assert sum(" │ " in line for line in printed.splitlines()) == 1 + figures.rounds
-    assert "20/20 tokens identical to the baseline" in printed
+    sentences(line_with("identical", printed))
     assert "  ".join(f"{name} {count}" for name, count in figures.counts.items()) in printed
     assert "\x1b" not in printed
     assert main([*arguments, "--color", "never", "--lane", "drafter=ngram,gamma=2"]) == 0
     printed = capsys.readouterr().out
-    assert "best: " in printed and "n-gram, gamma 2: 20/20 tokens identical" in printed
+    assert "best: " in printed
+    sentences(line_with("n-gram, gamma 2: 20/20", printed))
 
 
 def test_a_conversation_is_asked_with_its_system_prompt(
-    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ) -> None:
     target = tmp_path / "target"
     shutil.copytree(folders.split("+")[0], target)
@@ -70,10 +78,9 @@ def test_a_conversation_is_asked_with_its_system_prompt(
     header = Trace.load(saved).header
     assert header.prompt == "[system]Be kind.[user]Why?[assistant]So.[user]And how?[reply]"
     assert header.question == "And how?" and len(header.messages or ()) == 4
-    assert main(["run", *arguments, *pair]) == 2
-    assert "last turn has the role 'assistant'" in capsys.readouterr().err
-    assert main(["run", *pair]) == 2
-    assert "there is no prompt: write one, or give --messages" in capsys.readouterr().err
+    for without_prompt in ([*arguments, *pair], pair):
+        assert main(["run", *without_prompt]) == 2
+        sentences(capsys.readouterr().err.splitlines()[-1])
 
 
 def test_run_in_colour_marks_every_outcome(
@@ -86,24 +93,32 @@ def test_run_in_colour_marks_every_outcome(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    "line",
     [
-        (["run", ""], "the prompt is empty"),
-        (["run", "x", "--temperature", "nan"], "temperature is nan"),
-        (["run", "x", "--pair", "/no/target+/no/draft"], "target cannot be loaded"),
-        (["bench", "--repeats", "0"], "--repeats: '0': use a whole number from 1 on"),
-        (["bench", "--acceptance", "1.5"], "--acceptance: '1.5': use a number from 0 to 1"),
-        (["bench", "--shape", "enormous"], "choose from 'small', 'qwen2.5"),
-        (["bench", "--prompts", "no-such-file.json"], "no-such-file.json cannot be read"),
+        "run ",
+        "run x --temperature nan",
+        "run x --pair /no/target+/no/draft",
+        "bench --repeats 0",
+        "bench --acceptance 1.5",
+        "bench --prompts no-such-file.json",
     ],
 )
 def test_an_error_is_one_sentence_and_an_exit_status(
-    arguments: list[str], says: str, folders: str, capsys: pytest.CaptureFixture[str]
+    line: str, folders: str, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ) -> None:
+    arguments = line.split(" ")
     named = arguments if "--pair" in arguments else [*arguments, "--pair", folders]
     assert main(named) == 2
     message = capsys.readouterr().err.strip().splitlines()[-1]
-    assert says in message and message.startswith("specviz: ")
+    assert message.startswith("specviz: ")
+    sentences(message)
+
+
+def test_a_shape_that_does_not_exist_is_answered_with_those_that_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["bench", "--shape", "enormous"]) == 2
+    assert "choose from 'small', 'qwen2.5" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -139,7 +154,7 @@ def test_bench_measures_all_variants_on_the_same_prompts(
     for name, rate in row["wall_rates"].items():
         assert rate["median"] <= row["tokens_per_second"][name]["median"]
     assert set(row["wall_rates"]) == {BASELINE, SPECULATIVE} and row["speedup_wall"]["median"] > 0
-    assert "floor of a one-token target pass" in capsys.readouterr().out
+    assert "floor of a one-token" in capsys.readouterr().out
 
 
 def test_bench_of_one_token_says_that_it_is_too_short(
@@ -178,19 +193,19 @@ def test_named_pairs_are_listed_by_what_fits(capsys: pytest.CaptureFixture[str])
     assert main(["pairs"]) == 0
     printed = capsys.readouterr().out
     assert "GB free" in printed and printed.index("\nfits:") < printed.index("  builtin ")
-    assert "opt-6.7b-125m" in printed and "(no safetensors on its page)" in printed
+    assert "opt-6.7b-125m" in printed and "(no safetensors" in printed
     assert "gemma-7b-2b" in printed and "(gated)" in printed
 
 
 def test_a_target_without_a_draft_races_with_another_drafter(
-    folders: str, capsys: pytest.CaptureFixture[str]
+    folders: str, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ) -> None:
     target = folders.partition("+")[0]
     arguments = ["run", "the cat the cat", "--pair", f"{target}+none", "--max-new-tokens", "8"]
     assert main(arguments) == 0  # with the first drafter that needs no draft model: ngram
-    assert "8/8 tokens identical to the baseline" in capsys.readouterr().out
+    sentences(line_with("identical", capsys.readouterr().out))
     assert main([*arguments, "--drafter", "model"]) == 2
-    assert "no draft model" in capsys.readouterr().err
+    sentences(capsys.readouterr().err.splitlines()[-1])
 
 
 def test_everything_but_compiled_passes_works_without_numba(folders: str) -> None:

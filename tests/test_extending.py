@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from bare_rounds import bare_rounds
+from sentences import Sentences
 from toy_models import llama, pair_of, scripted
 
 import specviz
@@ -74,13 +75,13 @@ def test_the_wrong_example_is_caught(guide: None, capsys: pytest.CaptureFixture[
     assert "not kept" in capsys.readouterr().out
 
 
-def test_a_head_is_kept_and_typical_is_not():
+def test_a_head_is_kept_and_typical_is_not(sentences: Sentences):
     with bare_rounds():
         found = prove("head", FEWER_RUNS)
         typical = prove("typical", FEWER_RUNS)
     assert found.kept and found.drafted > FEWER_RUNS
     assert not typical.kept
-    with pytest.raises(SettingsError, match="no drafter or verdict 'nothing'"):
+    with sentences.raises(SettingsError):
         prove("nothing")
 
 
@@ -103,41 +104,31 @@ def raising(_: int) -> Any:
     raise ZeroDivisionError("no luck")
 
 
-FAULTS: dict[str, tuple[Any, str]] = {
-    "raises": (raising, "ZeroDivisionError: no luck"),
-    "no draft": (lambda n: [1, 2], "drafted a list"),
-    "shape": (
-        lambda n: Draft(torch.tensor([1]), uniform(1, 4)),
-        r"\[1, 4\]: give float32 \[1, 5\]",
-    ),
-    "dtype": (lambda n: Draft(torch.tensor([1]), uniform(1).double()), "q as float64"),
-    "float ids": (lambda n: Draft(torch.tensor([1.0]), uniform(1)), "no int64 tensor"),
-    "many": (lambda n: Draft(torch.ones(n + 1, dtype=torch.long), uniform(n + 1)), "draft fewer"),
-    "outside": (lambda n: Draft(torch.tensor([5]), uniform(1)), "outside of the vocabulary"),
-    "sum": (lambda n: Draft(torch.tensor([1]), uniform(1) * 0.9), "sums to 0.9"),
-    "negative": (
-        lambda n: Draft(torch.tensor([1]), torch.tensor([[-0.5, 1.5, 0.0, 0.0, 0.0]])),
-        "negative",
-    ),
-    "nan": (lambda n: Draft(torch.tensor([1]), uniform(1) * float("nan")), "not finite"),
-    "impossible": (
-        lambda n: Draft(torch.tensor([0]), torch.tensor([[0.0, 1.0, 0.0, 0.0, 0.0]])),
-        "whose own q is 0",
-    ),
+FAULTS: dict[str, Any] = {
+    "raises": raising,
+    "no draft": lambda n: [1, 2],
+    "shape": lambda n: Draft(torch.tensor([1]), uniform(1, 4)),
+    "dtype": lambda n: Draft(torch.tensor([1]), uniform(1).double()),
+    "float ids": lambda n: Draft(torch.tensor([1.0]), uniform(1)),
+    "many": lambda n: Draft(torch.ones(n + 1, dtype=torch.long), uniform(n + 1)),
+    "outside": lambda n: Draft(torch.tensor([5]), uniform(1)),
+    "sum": lambda n: Draft(torch.tensor([1]), uniform(1) * 0.9),
+    "negative": lambda n: Draft(torch.tensor([1]), torch.tensor([[-0.5, 1.5, 0.0, 0.0, 0.0]])),
+    "nan": lambda n: Draft(torch.tensor([1]), uniform(1) * float("nan")),
+    "impossible": lambda n: Draft(torch.tensor([0]), torch.tensor([[0.0, 1.0, 0.0, 0.0, 0.0]])),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_drafter_is_named_in_a_sentence(fault: str):
-    draft, words = FAULTS[fault]
-    specviz.register(DrafterKind(name="mine", make=drafting(draft), label="mine"))
+def test_a_faulty_drafter_is_named_in_a_sentence(fault: str, sentences: Sentences):
+    specviz.register(DrafterKind(name="mine", make=drafting(FAULTS[fault]), label="mine"))
     pair = pair_of(llama(5))
-    with pytest.raises(KindError, match=rf"the drafter 'mine' of test_extending.*{words}"):
+    with sentences.raises(KindError):
         list(specviz.speculate(pair, PROMPT, drafter="mine", temperature=1.0, max_new_tokens=6))
     assert len(specviz.generate(pair, PROMPT, drafter="ngram", max_new_tokens=6).rounds)
 
 
-def test_a_verdict_of_others_judges_and_is_checked():
+def test_a_verdict_of_others_judges_and_is_checked(sentences: Sentences):
     specviz.register(VerdictKind(name="usual", decide=decide, label="usual", package="them 1.0"))
     pair = pair_of(llama(5), llama(5, seed=1))
     same = [
@@ -149,18 +140,18 @@ def test_a_verdict_of_others_judges_and_is_checked():
         name="wrong", decide=lambda p, *_: torch.tensor([99, 0]), label="x", package="them 1.0"
     )
     specviz.register(wrong)
-    with pytest.raises(KindError, match=r"the verdict 'wrong' of them 1.0 accepted 99"):
+    with sentences.raises(KindError):
         specviz.generate(pair, PROMPT, verdict="wrong", temperature=1.0, max_new_tokens=6)
 
 
-def test_names_are_refused_that_are_taken_or_no_names():
+def test_names_are_refused_that_are_taken_or_no_names(sentences: Sentences):
     for name in ("model", "Mine", "", "a b"):
-        with pytest.raises(SettingsError):
+        with sentences.raises(SettingsError):
             specviz.register(DrafterKind(name=name, make=drafting(raising), label="mine"))
-    with pytest.raises(SettingsError, match="cannot be registered"):
+    with sentences.raises(SettingsError):
         specviz.register("mine")  # type: ignore[arg-type]
     named = DrafterKind(name="mine", make="module:Mine", label="mine")  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="give the function or the class itself"):
+    with sentences.raises(SettingsError):
         specviz.register(named)
 
 

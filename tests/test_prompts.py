@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sentences import Sentences
 
 from specviz.base.errors import PromptError
 from specviz.core.messages import Message
@@ -62,8 +63,8 @@ def test_a_prompt_may_hold_any_separator_that_ends_no_line(end: str):
     assert [text for _, text in read(table, "this file")] == [SEPARATORS, "next"]
 
 
-def test_the_line_of_a_fault_is_the_line_that_an_editor_shows():
-    with pytest.raises(PromptError, match=r"line 2 of a\.jsonl is not JSON"):
+def test_the_line_of_a_fault_is_the_line_that_an_editor_shows(sentences: Sentences):
+    with sentences.raises(PromptError):
         read(f'"{SEPARATORS[:4]}"\nx', "a.jsonl")
 
 
@@ -132,54 +133,50 @@ def test_the_built_in_set_has_every_kind():
     assert min(kinds.count(kind) for kind in kinds) >= 3
 
 
-@pytest.mark.parametrize(
-    ("raw", "name", "said"),
-    [
-        (b"", "a.txt", "a.txt is empty: use a file of text"),
-        (b" \n\n", "a.json", "a.json is empty"),
-        (b"\x89PNG\r\n\x1a\n\x00", "a.txt", "a.txt is no text in UTF-8"),
-        (b"text\x00more", "a.txt", "a.txt holds bytes that are no text"),
-        (b"x" * (OF_A_SWEEP.bytes + 1), "a.txt", "a.txt is larger than 4 MB"),
-        (b"x" * 1_000_000, "a.txt", "line 1 of a.txt has 1,000,000 characters: use prompts of up"),
-        (b"[1, 2]", "a.json", "prompt 1 of a.json has no text"),
-        (b"[]", "a.json", "a.json has no prompts"),
-        (b"{}", "a.json", "a.json is an object without lists of prompts"),
-        (b'{"a": 1}', "a.json", "a.json is an object without lists of prompts"),
-        (b"{broken", "a.json", "a.json is not JSON"),
-        (b'{"prompt": "x"}\n{broken', "a.jsonl", "line 2 of a.jsonl is not JSON"),
-        (b'{"turns": []}', "a.jsonl", "line 1 of a.jsonl has no text"),
-        (b'{"prompt": ["x"]}', "a.jsonl", "line 1 of a.jsonl has no text"),
-        (b"[" * 100_000, "a.json", "a.json is not JSON"),
-        (b"id,words\n1,one\n", "a.csv", "a.csv is a table whose first line names no column of pro"),
-        (b"Why is this?\n", "a.csv", "a.csv is a table whose first line names no column of prom"),
-        (b"prompt,category\n", "a.csv", "a.csv has no prompts"),
-        (b"id,prompt\n1,one\n2,\n", "a.csv", "line 3 of a.csv has no text"),
-        (b"id,prompt\n1\n", "a.csv", "line 2 of a.csv has no text"),
-        (b"prompt\n" + b"x" * 200_000, "a.csv", "line 2 of a.csv is no row of a table"),
-        (b'{"messages": [{"role": "system", "content": "x"}]}', "a.jsonl", "line 1 of a.jsonl has"),
-        (
-            b'{"messages": [{"role": "user", "content": 5}]}',
-            "a.jsonl",
-            "turn 1 of line 1 of a.jsonl (user) has no",
-        ),
-        (b"a\n" * 2001, "a.txt", "a.txt has 2001 prompts: use 2,000 or fewer"),
-    ],
-)
-def test_a_bad_file_gets_one_sentence_that_says_what_to_do(raw: bytes, name: str, said: str):
-    with pytest.raises(PromptError) as error:
+BAD_FILES = {
+    "nothing": (b"", "a.txt"),
+    "blank lines": (b" \n\n", "a.json"),
+    "a picture": (b"\x89PNG\r\n\x1a\n\x00", "a.txt"),
+    "a zero byte": (b"text\x00more", "a.txt"),
+    "4 MB and a byte": (b"x" * (OF_A_SWEEP.bytes + 1), "a.txt"),
+    "a line of a million characters": (b"x" * 1_000_000, "a.txt"),
+    "a list of numbers": (b"[1, 2]", "a.json"),
+    "an empty list": (b"[]", "a.json"),
+    "an empty object": (b"{}", "a.json"),
+    "an object of no lists": (b'{"a": 1}', "a.json"),
+    "broken JSON": (b"{broken", "a.json"),
+    "a broken line": (b'{"prompt": "x"}\n{broken', "a.jsonl"),
+    "turns": (b'{"turns": []}', "a.jsonl"),
+    "a list as prompt": (b'{"prompt": ["x"]}', "a.jsonl"),
+    "a hundred thousand lists": (b"[" * 100_000, "a.json"),
+    "a table of other columns": (b"id,words\n1,one\n", "a.csv"),
+    "a table that is none": (b"Why is this?\n", "a.csv"),
+    "a table of a header": (b"prompt,category\n", "a.csv"),
+    "an empty cell": (b"id,prompt\n1,one\n2,\n", "a.csv"),
+    "a short row": (b"id,prompt\n1\n", "a.csv"),
+    "a vast cell": (b"prompt\n" + b"x" * 200_000, "a.csv"),
+    "a system turn alone": (b'{"messages": [{"role": "system", "content": "x"}]}', "a.jsonl"),
+    "a number as turn": (b'{"messages": [{"role": "user", "content": 5}]}', "a.jsonl"),
+    "2001 prompts": (b"a\n" * 2001, "a.txt"),
+}
+
+
+@pytest.mark.parametrize("file", BAD_FILES)
+def test_a_bad_file_gets_one_sentence_that_says_what_to_do(file: str, sentences: Sentences):
+    raw, name = BAD_FILES[file]
+    with sentences.raises(PromptError) as error:
         prompts_from(raw, name)
     sentence = str(error.value)
-    assert sentence.startswith(said) and sentence.count(". ") == 0 and sentence.endswith(".")
-    assert ": " in sentence and len(sentence) < 250
+    assert sentence.count(". ") == 0 and ": " in sentence and len(sentence) < 250
 
 
-def test_a_vast_file_is_not_read(tmp_path):
+def test_a_vast_file_is_not_read(tmp_path: Path, sentences: Sentences):
     vast = tmp_path / "vast.txt"
     with vast.open("wb") as file:
         file.truncate(100_000_000)
-    with pytest.raises(PromptError, match=r"vast.txt is larger than 4 MB"):
+    with sentences.raises(PromptError):
         prompts_file(vast)
-    with pytest.raises(PromptError, match=r"missing.txt cannot be read"):
+    with sentences.raises(PromptError):
         prompts_file(tmp_path / "missing.txt")
 
 
@@ -257,38 +254,35 @@ def test_a_single_turn_of_the_user_is_a_text():
 
 
 @pytest.mark.parametrize(
-    ("turn", "said"),
+    "turn",
     [
-        ({"role": "tool", "content": "42"}, "has the role 'tool': use 'system', 'user' or"),
-        ({"content": "42"}, "has no role: use 'system'"),
-        (
-            {"role": "assistant", "content": " "},
-            r"turn 2 of line 1 of a.jsonl \(assistant\) has no",
-        ),
-        ({"role": "assistant", "content": None}, "has no text: write some, or leave it out"),
-        ("So.", "turn 2 of line 1 of a.jsonl is str 'So.': use objects with a 'role'"),
+        {"role": "tool", "content": "42"},
+        {"content": "42"},
+        {"role": "assistant", "content": " "},
+        {"role": "assistant", "content": None},
+        "So.",
     ],
+    ids=str,
 )
-def test_a_turn_that_is_none_is_named(turn: object, said: str):
+def test_a_turn_that_is_none_is_named(turn: object, sentences: Sentences):
     entry = {"messages": [CONVERSATION[1], turn, CONVERSATION[1]]}
-    with pytest.raises(PromptError, match=said):
+    with sentences.raises(PromptError):
         prompts_from(json.dumps(entry).encode(), "a.jsonl")
 
 
-def test_a_file_of_one_conversation_is_read(tmp_path: Path):
+def test_a_file_of_one_conversation_is_read(tmp_path: Path, sentences: Sentences):
     path = tmp_path / "chat.json"
     for content in (CONVERSATION, {"messages": CONVERSATION}):
         path.write_text(json.dumps(content), encoding="utf-8")
         assert messages_file(path) == CONVERSATION
     for content in ([], {"turns": []}, "x"):
         path.write_text(json.dumps(content), encoding="utf-8")
-        with pytest.raises(PromptError, match=r"chat\.json has no turns: use a JSON list"):
+        with sentences.raises(PromptError):
             messages_file(path)
 
 
-def test_the_page_leaves_conversations_out_and_says_where_to_sweep_them():
+def test_the_page_leaves_conversations_out_and_says_where_to_sweep_them(sentences: Sentences):
     rows = [json.dumps({"messages": CONVERSATION}), json.dumps({"prompt": "Why?"})]
     answer = answer_to("prompts", "\n".join(rows).encode())
     assert answer == {"prompts": [["prompts", "Why?"]], "left_out": 1}
-    error = answer_to("prompts", rows[0].encode())["error"]
-    assert error.startswith("this file has only prompts of several turns: sweep them with")
+    sentences(answer_to("prompts", rows[0].encode())["error"])

@@ -18,7 +18,7 @@ from specviz.page.serve import address
 @pytest.fixture(autouse=True)
 def no_models(monkeypatch: pytest.MonkeyPatch) -> None:
     def started() -> None:
-        raise AssertionError("the models' process was started")
+        raise AssertionError("models were started")
 
     monkeypatch.setattr(serve, "_start_worker", started)
     monkeypatch.setattr(serve, "set_up_logging", lambda: None)
