@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 from malformed_recordings import DAMAGED_FILES, INVALID, INVALID_GREEDY
+from sentences import Sentences
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, values
 
 from specviz import Trace, compute_metrics
@@ -21,63 +23,70 @@ from specviz.base.errors import TraceError
 from specviz.runs.recording import MAX_PACKED, MAX_VALUES, read_recording
 from specviz.runs.tables import rounds_csv, tokens_csv
 
+MEASURED = {
+    "clock goes back",
+    "clock off",
+    "a part too long",
+    "rejected against the draw",
+    "accepted against the draw",
+}
+BY_TURNS = {"rounds swapped", "unknown lane", "past the length"}
+"""Where the fault is depends on which lane was the faster one."""
+
 
 def test_there_are_more_than_eighty_invalid_files():
     assert len(INVALID) + len(INVALID_GREEDY) + len(DAMAGED_FILES) > 80
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_invalid_recording_gets_its_sentence(name: str):
-    edit, fragment = INVALID[name]
+def test_an_invalid_recording_gets_its_sentence(name: str, sentences: Sentences):
     data = values(SAMPLED)
-    edit(data)
-    assert fragment in sentence(orjson.dumps(data))
+    INVALID[name](data)
+    said = sentence(orjson.dumps(data))
+    if name in BY_TURNS:
+        said = re.sub(r"(round|entry) \d+ of the (\w+ lane|rounds)", "a round", said)
+    sentences(said, measured=name in MEASURED)
 
 
 @pytest.mark.parametrize("name", INVALID_GREEDY)
-def test_an_invalid_greedy_recording_gets_its_sentence(name: str):
-    edit, fragment = INVALID_GREEDY[name]
+def test_an_invalid_greedy_recording_gets_its_sentence(name: str, sentences: Sentences):
     data = values(GREEDY)
-    edit(data)
-    assert fragment in sentence(orjson.dumps(data))
+    INVALID_GREEDY[name](data)
+    sentences(sentence(orjson.dumps(data)))
 
 
 @pytest.mark.parametrize("name", DAMAGED_FILES)
-def test_a_damaged_file_gets_its_sentence(name: str, tmp_path: Path):
-    damage, fragment = DAMAGED_FILES[name]
-    assert fragment in sentence(damage(saved(recorded(SAMPLED), tmp_path)))
+def test_a_damaged_file_gets_its_sentence(name: str, tmp_path: Path, sentences: Sentences):
+    damaged = DAMAGED_FILES[name](saved(recorded(SAMPLED), tmp_path))
+    sentences(sentence(damaged))
 
 
-def test_names_that_cannot_be_printed_make_no_long_sentence():
+def test_names_that_cannot_be_printed_make_no_long_sentence(sentences: Sentences):
     odd = "\x1f<\U00016af6" * 13
     data = values(SAMPLED)
     data["header"]["lanes"][odd] = {}
-    assert sentence(orjson.dumps(data)).startswith("header, lanes: a name is '")
+    sentences(sentence(orjson.dumps(data)))
     data = values(SAMPLED)
     data["header"]["versions"][odd] = odd * 100
-    sentence(orjson.dumps(data))
+    sentences(sentence(orjson.dumps(data)))
 
 
-def test_a_sentence_says_where():
+def test_a_sentence_says_where(sentences: Sentences):
     data = values(SAMPLED)
-    at = next(i for i, r in enumerate(data["rounds"]) if len(r["drafted"]) > 1)
-    data["rounds"][at]["drafted"][1]["q"] = "much"
-    index = data["rounds"][at]["index"]
-    said = sentence(orjson.dumps(data))
-    assert said.startswith(
-        f"round {index + 1} of the speculative lane, drafted token 2: q is 'much'"
-    )
+    r = next(r for r in data["rounds"] if r["index"] == 3 and len(r["drafted"]) > 1)
+    r["drafted"][1]["q"] = "much"
+    sentences(sentence(orjson.dumps(data)))
 
 
-def test_a_file_may_be_no_larger_than_the_limit():
-    assert "holds more than 4 MiB" in sentence(bytes(MAX_PACKED + 1))
+def test_a_file_may_be_no_larger_than_the_limit(sentences: Sentences):
+    sentences(sentence(bytes(MAX_PACKED + 1)))
 
 
-def test_a_zip_bomb_is_never_unpacked():
+def test_a_zip_bomb_is_never_unpacked(sentences: Sentences):
     bomb = gzip.compress(bytes(64 * 2**20), 1)
     tracemalloc.start()
     try:
-        assert "unpacks to more than 1 MiB" in sentence(bomb, most_unpacked=2**20)
+        sentences(sentence(bomb, most_unpacked=2**20))
         assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
     finally:
         tracemalloc.stop()
@@ -167,16 +176,16 @@ def test_any_bytes_give_a_trace_or_a_sentence(noise: bytes, packed: bool, data: 
     is_accepted_or_rejected_with_a_sentence(b"\x1f\x8b\x08" + noise)
 
 
-def test_values_are_counted_before_they_are_read():
+def test_values_are_counted_before_they_are_read(sentences: Sentences):
     """Two bytes of a file make a value of a hundred bytes in memory."""
-    assert "more values" in sentence(gzip.compress(b"[" + b"1," * MAX_VALUES + b"1,1]"))
+    sentences(sentence(gzip.compress(b"[" + b"1," * MAX_VALUES + b"1,1]")))
 
 
-def test_a_great_many_faults_are_one_sentence() -> None:
+def test_a_great_many_faults_are_one_sentence(sentences: Sentences) -> None:
     """Of each fault pydantic would write a report, and a file has room for millions."""
     data = values(SAMPLED)
     data["header"] |= {f"field {number}": number for number in range(5000)}
-    assert "has 5,000 faulty fields" in sentence(orjson.dumps(data))
+    sentences(sentence(orjson.dumps(data)))
     data = values(SAMPLED)
     data["header"]["versions"] |= {f"package {number}": "1" for number in range(50)}
-    assert "versions" in sentence(orjson.dumps(data))
+    sentences(sentence(orjson.dumps(data)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 from filed import settings
+from sentences import Sentences
 from toy_models import byte_level, llama, mini, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, sentence, toy_pair, values
 
@@ -140,10 +141,10 @@ def test_a_recording_older_than_gamma_policies_and_chat_still_loads(tmp_path: Pa
     assert read_recording(orjson.dumps(old)) == recorded(SAMPLED)
 
 
-def test_the_digest_notices_a_change_that_breaks_no_rule(tmp_path: Path):
+def test_the_digest_notices_a_change_that_breaks_no_rule(tmp_path: Path, sentences: Sentences):
     data = json.loads(saved(recorded(SAMPLED), tmp_path, "run.json"))
     data["header"]["device"] = "A faster one"
-    assert "the digest does not fit" in sentence(orjson.dumps(data))
+    sentences(sentence(orjson.dumps(data)))
 
 
 def test_a_browser_may_write_whole_floats_as_integers(tmp_path: Path):
@@ -198,21 +199,21 @@ def test_export_refuses_what_check_refuses(
 
 
 def test_the_command_line_names_a_file_that_it_rejects(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ):
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
-    for arguments, fragment in (
-        (["check", str(bad)], "bad.json: schema is missing"),
-        (["check", str(tmp_path / "none")], "none cannot be read: No such file"),
-        (["record", "a", "--out", str(tmp_path / "no" / "f")], "there is no folder for"),
+    for arguments in (
+        ["check", str(bad)],
+        ["check", str(tmp_path / "none")],
+        ["record", "a", "--out", str(tmp_path / "no" / "f")],
     ):
         assert main(arguments) == 2
-        assert fragment in capsys.readouterr().err
+        sentences(capsys.readouterr().err)
 
 
 def test_a_file_that_cannot_be_replaced_is_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ):
     """A disk that is full in the middle of writing takes nothing away."""
     path = tmp_path / "run.json"
@@ -220,10 +221,10 @@ def test_a_file_that_cannot_be_replaced_is_as_it_was(
     before = path.read_bytes()
 
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(TraceError, match="No space left"):
+    with sentences.raises(TraceError):
         recorded(SAMPLED).save(path)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
 

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from filed import tokens
 from forged_recordings import EDITED, edited, path_of
+from sentences import Sentences
 from toy_models import llama, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded, saved, toy_pair
 
@@ -126,7 +127,7 @@ def test_an_edited_recording_is_refused_or_is_not_the_same_run(name: str):
         return
     original = honest(path_of(EDITED[name][0]))
     if not original.same:
-        pytest.skip("this machine rounds in another way than the one of the recording")
+        pytest.skip("this machine rounds in another way")
     if is_told_early(trace, original):
         return
     found = checked(trace)
@@ -138,26 +139,27 @@ def test_there_are_more_than_forty_edits_that_only_a_second_run_finds():
 
 
 @pytest.mark.parametrize("settings", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_a_stopped_run_is_compared_as_far_as_it_went(settings: Any):
+def test_a_stopped_run_is_compared_as_far_as_it_went(settings: Any, sentences: Sentences):
     whole = recorded(settings)
     found = rerun(Trace(whole.header, whole.rounds[:7]), toy_pair())
-    assert found.same and "token for token" in found.summary
+    assert found.same
+    sentences(found.summary)
 
 
-def test_other_weights_are_not_the_same_run():
+def test_other_weights_are_not_the_same_run(sentences: Sentences):
     target = llama(40, seed=7)
     other = pair_of(target, relative(target, noise=0.2))
     found = rerun(recorded(SAMPLED), other)
     assert not found.same and "the weights are others" in found.summary
 
 
-def test_an_edit_in_the_middle_is_told_from_another_run():
+def test_an_edit_in_the_middle_is_told_from_another_run(sentences: Sentences):
     data = recorded(SAMPLED).to_dict()
     early = next(r for r in data["rounds"] if r["lane"] == "baseline" and r["index"] == 2)
     early["last"]["text"] = " no"
     found = rerun(Trace.from_dict(data), toy_pair())
-    assert str(found.changes[0]).startswith("round 3 of the baseline lane, the bonus token, text")
-    assert "it was edited" in found.cause or "was edited" in found.cause
+    sentences(str(found.changes[0]))
+    sentences(found.cause)
 
 
 def test_rounding_of_another_machine_is_no_edit_but_a_large_change_is():
@@ -176,17 +178,14 @@ def test_rounding_of_another_machine_is_no_edit_but_a_large_change_is():
     assert not compared(moved, trace).same
 
 
-def test_runs_that_cannot_be_repeated_are_refused():
+def test_runs_that_cannot_be_repeated_are_refused(sentences: Sentences):
     header = recorded(SAMPLED).header
-    for changes, fragment in (
-        ({"memory": {"texts": 1, "tokens": 9}}, "earlier texts"),
-        ({"source": "vLLM 0.32.0"}, "was only watched"),
-    ):
-        with pytest.raises(TraceError, match=fragment):
+    for changes in ({"memory": {"texts": 1, "tokens": 9}}, {"source": "vLLM 0.32.0"}):
+        with sentences.raises(TraceError):
             rerun(Trace(replace(header, **changes)), toy_pair())
 
 
-def test_a_header_names_its_pair():
+def test_a_header_names_its_pair(sentences: Sentences):
     header = recorded(SAMPLED).header
 
     def named(target: str, draft: str) -> Header:
@@ -203,7 +202,7 @@ def test_a_header_names_its_pair():
     assert (
         pair_named(named(f"HuggingFaceTB/{ours}", "smollm2-135m")) == f"HuggingFaceTB/{ours}+{head}"
     )
-    with pytest.raises(TraceError, match="--pair"):
+    with sentences.raises(TraceError):
         pair_named(named("my-folder", "draft"))
 
 
@@ -216,16 +215,20 @@ def test_a_header_tells_in_which_form_its_pair_had_the_target():
 
 
 def test_check_runs_again_and_tells_by_its_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    sentences: Sentences,
 ):
     monkeypatch.setattr("specviz.pairs.load.load_any", lambda name, **_: toy_pair())
     saved(recorded(SAMPLED), tmp_path, "run.json")
     command = ["check", str(tmp_path / "run.json"), "--rerun", "--pair", "builtin"]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert "The same run, token for token." in said and "recorded," in said
+    assert "recorded," in said
+    sentences(said.splitlines()[1])
     data = orjson.loads((tmp_path / "run.json").read_bytes())
     data["header"]["lanes"]["speculative"]["seed"] += 1
     (tmp_path / "run.json").write_bytes(orjson.dumps({**data, "digest": digest_of(data)}))
     assert main(command) == 1
-    assert "Not the same run. First round " in capsys.readouterr().out
+    sentences(capsys.readouterr().out.splitlines()[1], measured=True)

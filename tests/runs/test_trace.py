@@ -14,6 +14,7 @@ import pytest
 from filed import tokens
 from hypothesis import given
 from hypothesis import strategies as st
+from sentences import Sentences
 from toy_models import examples, llama, metaspace, mini, pair_of, relative, scripted, words
 
 from specviz import End, Pair, Round, Settings, SpecvizError, Token, Trace, compute_metrics, race
@@ -138,12 +139,11 @@ def test_a_trace_without_its_end_is_a_run_that_was_cut_short(trace: Trace):
 
 
 @pytest.mark.parametrize("skipped", [1, 2])
-def test_events_without_a_header_are_rejected(trace: Trace, skipped: int):
+def test_events_without_a_header_are_rejected(trace: Trace, skipped: int, sentences: Sentences):
     events = [trace.header, *trace.rounds, trace.end]
-    with pytest.raises(TraceError, match="must begin with its header"):
-        Trace.from_events(events[skipped:])
-    with pytest.raises(TraceError, match="there are no events"):
-        Trace.from_events([])
+    for headless in (events[skipped:], []):
+        with sentences.raises(TraceError):
+            Trace.from_events(headless)
 
 
 def test_a_lane_has_its_own_rounds_and_text(trace: Trace):

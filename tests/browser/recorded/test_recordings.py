@@ -253,8 +253,8 @@ def test_a_bad_file_gets_its_sentence_and_changes_nothing(visitor: Visitor, tmp_
     before = visitor.trace(), visitor.page.evaluate("window.specviz.position")
     good = saved(recorded(SAMPLED), tmp_path)
     # Some of those of which tests/runs/test_malformed_recordings.py reads each.
-    files = {name: damage(good) for name, (damage, _) in list(DAMAGED_FILES.items())[::4]}
-    for name, (edit, _) in list(INVALID.items())[::10]:
+    files = {name: damage(good) for name, damage in list(DAMAGED_FILES.items())[::4]}
+    for name, edit in list(INVALID.items())[::10]:
         data = values(SAMPLED)
         edit(data)
         files[name] = orjson.dumps(data)
