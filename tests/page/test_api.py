@@ -21,6 +21,7 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from gradio_client.utils import apply_diff
 from page_server import Site, served, toy_pair
+from sentences import Sentences
 from streams import Stepped
 from waiting import until
 
@@ -153,7 +154,7 @@ def test_generate_gives_text_metrics_and_a_recording(client: Client) -> None:
 
 
 def test_programs_race_further_lanes_by_what_differs(
-    client: Client, caplog: pytest.LogCaptureFixture
+    client: Client, caplog: pytest.LogCaptureFixture, sentences: Sentences
 ) -> None:
     lanes = ["drafter=ngram,name=copy", "gamma=2"]
     result = client.predict("the cat", max_new_tokens=12, lanes=lanes, api_name="/generate")
@@ -161,17 +162,16 @@ def test_programs_race_further_lanes_by_what_differs(
     assert trace.header.speculative == ("draft model, gamma 5", "copy", "draft model, gamma 2")
     assert result["texts"] == {lane: trace.text(lane) for lane in trace.lanes}
     assert result["lanes"]["copy"]["tau"] == compute_metrics(trace, "copy").tau
-    for wrong, says in (
-        (["temperature=1"], "a lane cannot have a 'temperature' of its own"),
-        (["gamma=1"] * 3, "3 further lanes are asked for: use up to 2"),
-        (["gamma=" + "9" * 5000], "gamma is too large: use 0 to 64"),
-        (["gamma=" + "x" * 5000], "gamma is 'x{1,60}"),
-        (["9" * 5000], "the lane '9{60}' is not read"),
+    for wrong in (
+        ["temperature=1"],
+        ["gamma=1"] * 3,
+        ["gamma=" + "9" * 5000],
+        ["gamma=" + "x" * 5000],
+        ["9" * 5000],
     ):
         caplog.clear()
-        with pytest.raises(AppError, match=says) as refused:
+        with sentences.raises(AppError):
             client.predict("the cat", lanes=wrong, api_name="/generate")
-        assert len(str(refused.value)) < 400
         assert not any(record.exc_info for record in caplog.records)
 
 
@@ -201,17 +201,16 @@ def test_race_streams_what_a_recording_holds(client: Client) -> None:
     assert trace.end is not None and read_recording(orjson.dumps(data)) == trace
 
 
-def test_a_program_sweeps_and_is_told_what_it_asks_wrong(client: Client) -> None:
+def test_a_program_sweeps_and_is_told_what_it_asks_wrong(
+    client: Client, sentences: Sentences
+) -> None:
     small = {"prompts": ["the cat", "a dog"], "drafters": "ngram", "length": 6, "seconds": 1}
     result = client.predict(**small, gammas="1 2", api_name="/sweep")
     rows = result["result"]["rows"]
     assert [row["configuration"]["gamma"] for row in rows] == [1, 2]
     assert any(row["measured"] for row in rows) and len(result["csv"].splitlines()) == 3
-    for wrong, sentence in (
-        ({"gammas": "1 two"}, "are no numbers"),
-        ({"seconds": 1e9}, "use 1 to"),
-    ):
-        with pytest.raises(AppError, match=sentence):
+    for wrong in ({"gammas": "1 two"}, {"seconds": 1e9}):
+        with sentences.raises(AppError):
             client.predict(**{**small, **wrong}, api_name="/sweep")
 
 
@@ -272,23 +271,23 @@ def test_lists_of_a_sweep_are_json_or_texts(site: Site, gammas: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    "change",
     [
-        ({"prompts": "the cat"}, "the prompts are str 'the cat': use a list of texts."),
-        ({"prompts": [1]}, "a prompt is int 1: use a text."),
-        ({"gammas": [1.5]}, "gammas has 1.5: use whole numbers"),
-        ({"gammas": True}, "gammas is bool True: use a list, or a text with blanks."),
-        ({"temperatures": "inf"}, "'inf' are no numbers for temperatures"),
-        ({"seconds": "soon"}, "seconds is str 'soon': use a number, such as 60."),
-        ({"length": [4]}, "length is list [4]: use a number"),
-        ({"drafters": [1]}, "drafters has int 1: use texts."),
+        {"prompts": "the cat"},
+        {"prompts": [1]},
+        {"gammas": [1.5]},
+        {"gammas": True},
+        {"temperatures": "inf"},
+        {"seconds": "soon"},
+        {"length": [4]},
+        {"drafters": [1]},
     ],
+    ids=str,
 )
-def test_a_sweep_says_what_a_field_takes(change: dict[str, Any], says: str) -> None:
+def test_a_sweep_says_what_a_field_takes(change: dict[str, Any], sentences: Sentences) -> None:
     usual = {**SMALL_SWEEP, "policies": "fixed", "temperatures": "0"}
-    with pytest.raises(SpecvizError) as refused:
+    with sentences.raises(SpecvizError):
         asked_request({**usual, **change})
-    assert says in str(refused.value)
 
 
 def test_plain_http_needs_no_client(site: Site) -> None:
@@ -303,83 +302,73 @@ def test_plain_http_needs_no_client(site: Site) -> None:
 
 
 BAD = [
-    ({"gamma": 99_999}, "gamma is 99999"),
-    ({"temperature": "hot"}, "temperature is 'hot'"),
-    ({"top_p": 0}, "top_p is 0"),
-    ({"max_new_tokens": MAX_LENGTH + 1}, f"use up to {MAX_LENGTH}"),
-    ({"seed": -1}, "seed is -1"),
-    ({"drafter": "oracle"}, "drafter is 'oracle'"),
-    ({"chat": None}, "chat is None"),
-    ({"stop": ["", "x"]}, "stop is"),
-    ({"prompt": ""}, "prompt is empty"),
-    ({"prompt": 7}, "The prompt is no text"),
-    ({"prompt": "x" * (MAX_CHARACTERS + 1)}, f"use up to {MAX_CHARACTERS}"),
-    ({"pair": "/etc+/tmp"}, "not offered here"),
-    ({"pair": "evil/target+evil/draft"}, "not offered here"),
-    ({"pair": None}, "has no name"),
+    {"gamma": 99_999},
+    {"temperature": "hot"},
+    {"top_p": 0},
+    {"max_new_tokens": MAX_LENGTH + 1},
+    {"seed": -1},
+    {"drafter": "oracle"},
+    {"chat": None},
+    {"stop": ["", "x"]},
+    {"prompt": ""},
+    {"prompt": 7},
+    {"prompt": "x" * (MAX_CHARACTERS + 1)},
+    {"pair": "/etc+/tmp"},
+    {"pair": "evil/target+evil/draft"},
+    {"pair": None},
 ]
 
 
-@pytest.mark.parametrize(("change", "sentence"), BAD)
+def named(value: str | dict[str, Any]) -> str:
+    """The endpoint, or the names of the fields that a request has, as the id of a test."""
+    return ",".join(value) if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("change", BAD, ids=named)
 @pytest.mark.parametrize("endpoint", ["generate", "race"])
 def test_a_wrong_value_is_a_sentence(
-    client: Client, endpoint: str, change: dict[str, Any], sentence: str
+    client: Client, endpoint: str, change: dict[str, Any], sentences: Sentences
 ) -> None:
-    with pytest.raises(AppError) as refused:
+    with sentences.raises(AppError):
         asked = {"prompt": "the cat", "max_new_tokens": 4, **change}
         client.predict(**asked, api_name="/" + endpoint)
-    assert sentence.lower() in str(refused.value).lower()
-    assert str(refused.value).endswith(".") and "\n" not in str(refused.value)
 
 
 MISNAMED = [
-    ("generate", {}, "The field 'prompt' is missing in generate: it takes a text."),
-    ("race", {"gamma": 3}, "The field 'prompt' is missing in race"),
-    ("generate", {"prompt": "a", "max_tokens": 5}, "'max_tokens' in generate: use 'max_new_tok"),
-    ("generate", {"promt": "a"}, "There is no field 'promt' in generate: use 'prompt'."),
-    ("race", {"prompt": "a", "top-k": 5}, "'top-k' in race: use 'top_k'."),
-    ("race", {"prompt": "a", "Temperature": 1}, ": use 'temperature'."),
-    ("race", {"messages": []}, ": use 'prompt'."),
-    ("generate", {"prompt": "a", "zzz": 1}, "There is no field 'zzz' in generate: it takes pair, "),
-    ("generate", {"prompt": "a", "<b>": 1}, "There is no field of this name in generate: it takes"),
-    (
-        "generate",
-        {"prompt": "a", "stop": [5]},
-        "The field 'stop' holds a list of other things than texts: use a list of up to 64 texts.",
-    ),
-    ("generate", {"prompt": "a", "stop": ["x"] * 65}, "The field 'stop' holds a longer list: use"),
-    ("generate", {"prompt": "a", "gamma": {"a": 1}}, "'gamma' holds an object: use a whole number"),
-    ("generate", {"prompt": ["a", 1]}, "'prompt' holds a list of other things than texts: use a t"),
-    (
-        "sweep",
-        {"gammas": {}},
-        "holds an object: use a list of up to 64 numbers, or a text of some.",
-    ),
-    ("sweep", {"gamma": "1 2"}, "There is no field 'gamma' in sweep: use 'gammas'."),
-    ("sweep", {"max_new_tokens": 9}, ": use 'length'."),
-    ("doctor", {"model": "builtin"}, "There is no field 'model' in doctor: use 'pair'."),
+    ("generate", {}),
+    ("race", {"gamma": 3}),
+    ("generate", {"prompt": "a", "max_tokens": 5}),
+    ("generate", {"promt": "a"}),
+    ("race", {"prompt": "a", "top-k": 5}),
+    ("race", {"prompt": "a", "Temperature": 1}),
+    ("race", {"messages": []}),
+    ("generate", {"prompt": "a", "zzz": 1}),
+    ("generate", {"prompt": "a", "<b>": 1}),
+    ("generate", {"prompt": "a", "stop": [5]}),
+    ("generate", {"prompt": "a", "stop": ["x"] * 65}),
+    ("generate", {"prompt": "a", "gamma": {"a": 1}}),
+    ("generate", {"prompt": ["a", 1]}),
+    ("sweep", {"gammas": {}}),
+    ("sweep", {"gamma": "1 2"}),
+    ("sweep", {"max_new_tokens": 9}),
+    ("doctor", {"model": "builtin"}),
 ]
 
 
-@pytest.mark.parametrize(("endpoint", "fields", "says"), MISNAMED)
+@pytest.mark.parametrize(("endpoint", "fields"), MISNAMED, ids=named)
 def test_a_wrong_field_is_named_and_the_one_that_was_meant(
-    site: Site, endpoint: str, fields: dict[str, Any], says: str
+    site: Site, endpoint: str, fields: dict[str, Any], sentences: Sentences
 ) -> None:
     answer = site.post(f"/gradio_api/call/v2/{endpoint}", fields)
-    assert answer.status == 400
-    assert says in answer.json["detail"] and answer.json["detail"].endswith(".")
-    assert len(answer.json["detail"]) < 250
+    assert answer.status == 400 and len(answer.json["detail"]) < 250
+    sentences(answer.json["detail"])
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ([], "The field 'prompt' is missing"),
-        (["a", "builtin", [5]], "The field 'gamma' holds a list of other things than texts: use"),
-        (["a"] * 15, "The endpoint generate takes 14 values, and this request has 15"),
-    ],
-)
-def test_values_by_place_are_named_too(site: Site, values: list[Any], says: str) -> None:
+BY_PLACE = {"none": [], "of another kind": ["a", "builtin", [5]], "too many": ["a"] * 15}
+
+
+@pytest.mark.parametrize("values", BY_PLACE.values(), ids=BY_PLACE)
+def test_values_by_place_are_named_too(site: Site, values: list[Any], sentences: Sentences) -> None:
     number = next(
         one["id"]
         for one in site.get("/config").json["dependencies"]
@@ -390,7 +379,8 @@ def test_values_by_place_are_named_too(site: Site, values: list[Any], says: str)
         ("queue/join", {"data": values, "fn_index": number, "session_hash": "s"}),
     ):
         answer = site.post(f"/gradio_api/{path}", body)
-        assert answer.status == 400 and says in answer.json["detail"], path
+        assert answer.status == 400, path
+        sentences(answer.json["detail"])
 
 
 def test_any_model_may_be_named_where_the_operator_says_so(

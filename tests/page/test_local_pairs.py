@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from model_stores import keep_in_lm_studio, keep_in_ollama, use_stores
 from page_server import JSON, Answer, Site, served, toy_pair
+from sentences import Sentences
 from tiny_files import tiny_file
 
 from specviz.base.errors import PairError
@@ -71,13 +72,16 @@ def examined(site: Site, headers: dict[str, str]) -> Answer:
     return site.post("/ask/examine", {"pair": PAIR, "weights": "usual"}, JSON | headers)
 
 
-def test_its_own_user_finds_them_in_a_group_of_the_list_by_their_owners_names(site: Site) -> None:
+def test_its_own_user_finds_them_in_a_group_of_the_list_by_their_owners_names(
+    site: Site, sentences: Sentences
+) -> None:
     offer = site.offer()
     (control,) = [control for control in offer["controls"] if control["name"] == "pair"]
     (choice,) = [choice for choice in control["choices"] if len(choice) == 3]
     label, value, group = choice
     assert (value, group) == (PAIR, "On this machine")
-    assert label.startswith("tiny:7b + me/tiny/small.gguf · Ollama + LM Studio · fits, ")
+    assert label.startswith("tiny:7b + me/tiny/small.gguf · ")
+    sentences(label, measured=True)
     assert PAIR in offer["choices"]["pair"]
     assert offer["drafters"][PAIR][0] == "model"
     assert offer["pairTitles"][PAIR] == "tiny:7b + me/tiny/small.gguf"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from scripted_sweep import ScriptedSweep
+from sentences import Sentences
 from streams import deltas
 from toy_models import mini, pair_of
 from waiting import until
@@ -121,10 +122,10 @@ def test_a_server_that_ends_lets_a_sweep_keep_what_it_found(queue: RunQueue) -> 
         queue.submit(sweep_of("tiny", job.result.request))
 
 
-def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue) -> None:
+def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue, sentences: Sentences) -> None:
     jobs = [begun(queue, LONG, str(i)) for i in range(SweepJob.max_unfinished)]
     request = SweepRequest((Question("prose", "w1"),))
-    with pytest.raises(SpecvizError, match="python -m specviz sweep"):
+    with sentences.raises(SpecvizError):
         queue.submit(sweep_of("tiny", request))
     queue.cancel(jobs[0])
     assert until(lambda: jobs[0].over)
@@ -135,20 +136,21 @@ def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        ({"gammas": list(range(1, 17)), "temperatures": [0, 0.1, 0.2, 0.3]}, "64 rows: sweep 40"),
-        ({"seconds": 121}, "use 1 to 120"),
-        ({"seconds": float("nan")}, "use 1 to 120"),
-        ({"length": 100_000}, "use 2 to"),
+        {"gammas": list(range(1, 17)), "temperatures": [0, 0.1, 0.2, 0.3]},
+        {"seconds": 121},
+        {"seconds": float("nan")},
+        {"length": 100_000},
     ],
+    ids=str,
 )
 def test_a_space_bounds_a_sweep(
-    change: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     monkeypatch.setenv("SPACE_ID", "somebody/specviz")
     assert len(asked_request({**WISH, "kinds": []}).prompts) <= Bounds.here().prompts
-    with pytest.raises(SpecvizError, match=sentence):
+    with sentences.raises(SpecvizError):
         asked_request({**WISH, **change})
 
 
@@ -170,11 +172,13 @@ def prompts_of(reader: FileReader, raw: bytes, form: str = "prompts") -> dict[st
     return found
 
 
-def test_a_table_of_prompts_is_read_by_its_header_or_refused(reader: FileReader) -> None:
+def test_a_table_of_prompts_is_read_by_its_header_or_refused(
+    reader: FileReader, sentences: Sentences
+) -> None:
     found = prompts_of(reader, b"prompt,category\nWhy?,chat\n", "prompts-csv")
     assert found["prompts"] == [["chat", "Why?"]] and found["kinds"] == {"chat": 1}
     refused = prompts_of(reader, b"id,words\n1,Why?\n", "prompts-csv")
-    assert refused["error"].startswith("this file is a table whose first line names no column")
+    sentences(refused["error"])
 
 
 def test_own_prompts_are_read_elsewhere_and_every_kind_is_among_them(reader: FileReader) -> None:
@@ -192,18 +196,20 @@ def test_own_prompts_are_as_many_as_may_be_sent(reader: FileReader) -> None:
     assert len(json.dumps(found["prompts"], ensure_ascii=False).encode()) < QUESTION
 
 
-@pytest.mark.parametrize(
-    ("raw", "sentence"),
-    [
-        (b"", "empty"),
-        (b"\x00\x01\x02" * 50, "no text"),
-        (b"x" * 4_000_001, "larger than 4 MB"),
-        (b"x" * 1_000_000, "up to 100,000"),
-        (b"x" * 9_000, "up to 8000 here"),
-    ],
-)
-def test_bad_files_of_prompts_get_a_sentence(raw: bytes, sentence: str, reader: FileReader) -> None:
-    assert sentence in prompts_of(reader, raw)["error"]
+BAD_FILES = {
+    "nothing": b"",
+    "no text": b"\x00\x01\x02" * 50,
+    "4 MB and a byte": b"x" * 4_000_001,
+    "a million characters": b"x" * 1_000_000,
+    "9000 characters": b"x" * 9_000,
+}
+
+
+@pytest.mark.parametrize("raw", BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files_of_prompts_get_a_sentence(
+    raw: bytes, reader: FileReader, sentences: Sentences
+) -> None:
+    sentences(prompts_of(reader, raw)["error"])
 
 
 def test_the_operator_can_switch_sweeps_off(monkeypatch: pytest.MonkeyPatch) -> None:
