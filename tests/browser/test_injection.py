@@ -121,7 +121,7 @@ def test_the_experiment_shows_texts_as_texts(visitor: Visitor) -> None:
     visitor.prompt(MARKUP[3])
     visitor.run()
     visitor.page.locator("[data-panel-open=same]").click()
-    drawer = visitor.page.get_by_role("dialog", name="Is it the same text?")
+    drawer = visitor.page.get_by_role("dialog", name="the same text")
     drawer.get_by_role("button", name=re.compile("^Draw")).click()
     expect(drawer.locator(".sv-result")).to_contain_text("degrees of freedom", timeout=PATIENCE)
     assert any(text in drawer.text_content() for text in MARKUP)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from filed import LEGEND, emitted, legend_counts
 from playwright.sync_api import expect
+from sentences import Sentences
 from serve import UNHURRIED
 from visitor import PATIENCE, Visit, Visitor, headline_of, two_places, wait_for
 
@@ -59,7 +60,9 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -
     assert visitor.page.evaluate(MOVED) < 0.02
 
 
-def test_every_number_equals_the_metrics_of_the_trace(visitor: Visitor) -> None:
+def test_every_number_equals_the_metrics_of_the_trace(
+    visitor: Visitor, sentences: Sentences
+) -> None:
     visitor.set("number input for Length", 24)
     for temperature in (0, 1):
         visitor.set("number input for Temperature", temperature)
@@ -69,7 +72,8 @@ def test_every_number_equals_the_metrics_of_the_trace(visitor: Visitor) -> None:
         if temperature == 0:
             assert trace.end is not None and trace.end.identical is True
             said = visitor.page.locator("[data-identical]")
-            expect(said).to_have_text("24/24 tokens identical to the baseline.")
+            expect(said).to_contain_text("24/24")
+            sentences(said.inner_text())
             check_drawer(visitor, trace)  # that of a sampled run: test_why
 
 
@@ -166,9 +170,7 @@ def test_two_visitors_at_once_each_get_their_own_run(visitor: Visitor, visit: Vi
     one.button("Run").click()
     expect(one.lane("baseline").locator("[data-index='3']")).to_be_attached()
     other.button("Run").click()
-    expect(other.lane("speculative").locator("[data-phase]")).to_contain_text(
-        "1 other run is ahead of yours"
-    )
+    expect(other.lane("speculative").locator("[data-phase]")).to_contain_text("1 other run")
     for each, prompt, length in asked:
         each.state("ended")
         trace = each.trace()
@@ -196,7 +198,7 @@ def test_a_closed_tab_ends_its_run(visitor: Visitor, visit: Visit) -> None:
 
 
 def test_a_run_that_is_stopped_in_line_leaves_the_one_before_as_what_it_is(
-    visitor: Visitor, visit: Visit
+    visitor: Visitor, visit: Visit, sentences: Sentences
 ) -> None:
     visitor.set("number input for Length", 8)
     visitor.prompt("the cat")
@@ -215,7 +217,8 @@ def test_a_run_that_is_stopped_in_line_leaves_the_one_before_as_what_it_is(
     expect(ours.locator(".sv-given")).to_have_text("the cat")
     expect(visitor.player).to_have_attribute("data-faded", "")
     stale = visitor.page.locator("[data-stale]")
-    expect(stale).to_have_text("Run of another prompt: press Run.")
+    expect(stale).to_contain_text("another prompt")
+    sentences(stale.inner_text())
     visitor.prompt("the cat")
     expect(visitor.player).not_to_have_attribute("data-faded", "")
     one.page.close()
@@ -228,9 +231,7 @@ def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visitor: Visit
     said = page.locator("[data-repeats]")
     page.get_by_role("button", name="Repeat ×5").click()
     # On a busy machine some of so short runs may give no fair ratio; five there are in any case.
-    expect(said).to_contain_text(
-        re.compile(r"of the same: median|no fair ratio among"), timeout=PATIENCE
-    )
+    expect(said).to_contain_text(re.compile("median|no fair ratio"), timeout=PATIENCE)
     assert sum(map(int, re.findall(r"(\d) runs?\b", said.inner_text()))) == 5
     page.evaluate("window.isHurried = true")
     visitor.run()

@@ -9,6 +9,7 @@ import pytest
 from filed import emitted
 from node import called as computed
 from playwright.sync_api import Route, expect
+from sentences import Sentences
 from visitor import PATIENCE, Visitor, headline_of, two_places, wait_for
 from wording import chance, visible
 
@@ -70,7 +71,7 @@ def figures(token: Token, around: list[Token]) -> list[str]:
 
 def check_odds(said: str, token: Token) -> None:
     """The odds and the draw, where a sentence names them, are the token's own, rounded."""
-    found = re.search(r"probability ([\d.]+); the draw was ([\d.]+),", said)
+    found = re.search(r"([\d.]+); the draw was ([\d.]+),", said)
     if found is None:
         assert "the draw was" not in said
         return
@@ -114,7 +115,7 @@ def test_every_outcome_has_its_sentence(visitor: Visitor, width: int, height: in
 
 
 def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
-    visitor: Visitor,
+    visitor: Visitor, sentences: Sentences
 ) -> None:
     visitor.set("number input for Temperature", 0)
     visitor.set("number input for Length", 40)
@@ -131,16 +132,18 @@ def test_greedy_cards_speak_of_first_choices_and_the_panel_compares_the_lanes(
     visitor.page.keyboard.press("Escape")
 
     visitor.page.locator("[data-panel-open=same]").click()
-    drawer = visitor.page.get_by_role("dialog", name="Is it the same text?")
-    expect(drawer).to_contain_text("40/40 tokens identical to the baseline.")
+    drawer = visitor.page.get_by_role("dialog", name="the same text")
+    expect(drawer).to_contain_text("40/40")
+    sentences(drawer.locator("h2").inner_text())
+    sentences(drawer.locator(".sv-lead").inner_text())
     alone = [token for r in trace.lane("baseline") for token in r.emitted]
     margins = [margin_of(token) or 0.0 for token in alone]
     least = min(range(len(alone)), key=margins.__getitem__)
-    expect(drawer).to_contain_text(f"The closest call was token {least + 1}")
+    expect(drawer).to_contain_text(f"closest call was token {least + 1}")
     expect(drawer).to_contain_text(f"{margins[least]:.3f} nats apart")
     assert drawer.locator(".sv-flow span").count() == 40
     drawer.get_by_role("button", name="Run it again").click()
-    expect(drawer).to_contain_text("The same run, token for token.", timeout=PATIENCE)
+    expect(drawer).to_contain_text("The same run", timeout=PATIENCE)
     expect(drawer).to_contain_text("s recorded,")
     visitor.page.keyboard.press("Escape")
 
@@ -182,7 +185,7 @@ def test_the_panel_explains_the_speed_with_the_figures_of_the_run(visitor: Visit
     expect(drawer).to_contain_text(f"Measured in this run: {two_places(why['speedup'])}×.")
     drawer.get_by_role("slider", name="Price of a guess").fill("1")
     answer = drawer.locator(".sv-whatif")
-    expect(answer).to_contain_text("By the formula, not measured, no γ would pay.")
+    expect(answer).to_contain_text("no γ would pay")
     drawer.get_by_role("button", name="Back to this run").click()
     visitor.begin(drawer.get_by_role("button", name="Run with γ = 3"))
     visitor.state("ended")
@@ -200,19 +203,19 @@ def test_draws_in_both_lanes_end_in_a_p_value(visitor: Visitor) -> None:
     visitor.set("number input for Top-k", 3)
     visitor.run()
     page.locator("[data-panel-open=same]").click()
-    drawer = page.get_by_role("dialog", name="Is it the same text?")
+    drawer = page.get_by_role("dialog", name="the same text")
     expect(drawer).to_contain_text("same chances")
     # The first experiment has to last until it is stopped; the other asks for fewer draws.
-    drawer.get_by_role("button", name=re.compile(r"^Draw \d+ in each lane$")).click()
+    drawer.get_by_role("button", name=re.compile("^Draw")).click()
     drawer.get_by_role("button", name="Stop drawing").click()
-    expect(drawer).to_contain_text("Stopped before it could tell.")
+    expect(drawer).to_contain_text("Stopped before")
     page.route("**/begin_sampling", few_draws)
     drawer.get_by_role("button", name=re.compile("^Draw")).click()
     expect(drawer.locator(".sv-result")).to_contain_text(
-        re.compile(r"χ² = [\d.]+ with \d+ degrees of freedom, p = [\d.]+\."), timeout=PATIENCE
+        re.compile(r"χ² = [\d.]+ with \d+ .*, p = [\d.]+\."), timeout=PATIENCE
     )
     page.unroute_all()
-    expect(drawer.locator(".sv-result")).to_contain_text("40 draws in each lane")
+    expect(drawer.locator(".sv-result")).to_contain_text("40 draws")
     for lane in ("ours", "theirs"):
         counts = drawer.locator(f".sv-pair > span:has(.{lane}) small").all_inner_texts()
         assert 0 < sum(map(int, counts)) <= 40

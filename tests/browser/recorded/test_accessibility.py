@@ -35,7 +35,7 @@ def open_views(visitor: Visitor) -> Iterator[str]:
     page.keyboard.press("2")
     wait_for(page, "window.specviz.trace.header.settings.gamma === 3")
     page.keyboard.press("c")
-    expect(page.get_by_role("dialog", name="Two runs, side by side")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Two runs")).to_be_visible()
     yield "compare"
     page.keyboard.press("Escape")
     page.keyboard.press("s")
