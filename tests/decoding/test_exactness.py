@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from all_pairs import all_pairs
-from bare_rounds import bare_rounds
+from bare_rounds import bare_rounds, short_texts
 from reference_distribution import (
     chain_p_value,
     continuation_distribution,
@@ -86,27 +86,17 @@ def deep_chain() -> Pair:
     return pair
 
 
-def first_tokens(lane: Decode, pair: Pair, settings: Settings) -> tuple[int, ...]:
-    ids: list[int] = []
-    with bare_rounds():
-        for r in lane(pair, PROMPT, settings):
-            ids += [token.id for token in r.emitted]
-            if len(ids) >= SHOWN:
-                break
-    return tuple(ids[:SHOWN])
-
-
-def sequences_fit(pair: Pair, settings: Settings, lane: Decode = speculate) -> float:
-    """How well the first tokens of many runs, a seed each, fit the target's law.
+def sequences_fit(pair: Pair, settings: Settings) -> float:
+    """How well the first tokens of many texts fit the target's law.
 
     What does not fit is told from the first part of the samples that shows it.
     """
     law = continuation_distribution(pair.target, PROMPT, SHOWN, settings, pair.eos_ids)
-    # Runs are longer than what is tested, so that every round has room for all its drafts.
+    # Texts are longer than what is tested, so that every round has room for all its drafts.
     longer = replace(settings, max_new_tokens=SHOWN + settings.gamma)
     seen: list[tuple[int, ...]] = []
-    for seed in range(SAMPLES):
-        seen.append(first_tokens(lane, pair, replace(longer, seed=seed)))
+    for text in short_texts(pair, PROMPT, longer, count=SAMPLES, shown=SHOWN):
+        seen.append(text)
         if len(seen) in PARTS and (fit := p_value(seen, law)) < SIGNIFICANCE:
             return fit
     return p_value(seen, law)

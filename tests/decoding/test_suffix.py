@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from bare_rounds import bare_rounds
+from bare_rounds import bare_rounds, short_texts
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_distribution import chain_p_value, continuation_distribution, p_value
@@ -18,6 +18,7 @@ from toy_models import emitted_ids, examples, finish, generated, llama, mini, pa
 
 from specviz import Pair, Settings, Trace, race, speculate
 from specviz.base.errors import PromptError, SettingsError
+from specviz.core.loop import LaneOptions
 from specviz.runs.identities import check_trace
 from specviz.sides.lookup import suffix
 from specviz.sides.lookup.suffix import MIN_CHANCE, SuffixDrafter, SuffixIndex
@@ -171,19 +172,14 @@ def history_pair() -> Pair:
 
 
 def sequences_fit(settings: Settings) -> float:
-    """How well the first tokens of many runs, a seed each, fit the target's law."""
-    pair, prompt, samples = history_pair(), [2, 0, 3, 2, 0], []
+    """How well the first tokens of many texts fit the target's law."""
+    pair = history_pair()
+    prompt = [2, 0, 3, 2, 0]
     law = continuation_distribution(pair.target, prompt, 3, settings)
-    for seed in range(400):
-        own = replace(settings, max_new_tokens=3 + settings.gamma, seed=seed)
-        ids: list[int] = []
-        with bare_rounds():
-            for r in speculate(pair, prompt, own, memory=MEMORY):
-                ids += [token.id for token in r.emitted]
-                if len(ids) >= 3:
-                    break
-        samples.append(tuple(ids[:3]))
-    return p_value(samples, law)
+    longer = replace(settings, max_new_tokens=3 + settings.gamma)
+    options = LaneOptions(memory=MEMORY)
+    texts = short_texts(pair, prompt, longer, count=400, shown=3, options=options)
+    return p_value(list(texts), law)
 
 
 def chain_fits(patch: pytest.MonkeyPatch) -> float:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from bare_rounds import bare_rounds
+from bare_rounds import bare_rounds, short_texts
 from reference_distribution import chain_p_value, continuation_distribution, p_value
 from sentences import Sentences
 from toy_models import (
@@ -264,14 +264,8 @@ def test_after_every_draft_the_draft_has_read_the_text_and_its_own_guesses(
 
 def test_sampled_sequences_follow_the_target():
     pair, settings = small_pair(), replace(SAMPLED, temperature=0.7, top_k=3, max_new_tokens=5)
-    law, samples = continuation_distribution(pair.target, [2, 0], 2, settings), []
-    for seed in range(300):
-        with bare_rounds():
-            rounds = speculate(pair, [2, 0], replace(settings, seed=seed))
-            ids = emitted_ids([next(rounds)])
-            if len(ids) < 2:
-                ids += emitted_ids([next(rounds)])
-        samples.append(tuple(ids[:2]))
+    law = continuation_distribution(pair.target, [2, 0], 2, settings)
+    samples = list(short_texts(pair, [2, 0], settings, count=300, shown=2))
     assert p_value(samples, law) > SIGNIFICANCE
 
 

@@ -1,4 +1,4 @@
-"""Rounds that tell ids, outcomes and q alone.
+"""Many samples cheaply: rounds that tell ids, outcomes and q alone, and short texts of one lane.
 
 The text of tokens and the other numbers on their cards take half of the time of a toy's round. A
 test of the law of many tokens does without them.
@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from specviz import Token
+from specviz import Pair, Settings, Token
+from specviz.core.lanes import SPECULATIVE
+from specviz.core.loop import LaneOptions, start_lane
 from specviz.core.text import Texts
 from specviz.core.types import JudgedRound
 
@@ -49,3 +51,31 @@ def bare_rounds() -> Iterator[None]:
         patch.setattr("specviz.core.tokens.Views", BareViews)
         patch.setattr("specviz.core.tokens.texts_of", no_texts)
         yield
+
+
+def short_texts(
+    pair: Pair,
+    prompt: Sequence[int],
+    settings: Settings,
+    *,
+    count: int,
+    shown: int,
+    options: LaneOptions | None = None,
+) -> Iterator[tuple[int, ...]]:
+    """Draw `count` texts after a prompt; yields the first `shown` ids of each.
+
+    One lane goes back to the prompt after each text: making its engines takes several times as long
+    as a short text. Texts are independent, since each one draws numbers of its own.
+    """
+    lane = start_lane(pair, prompt, settings, SPECULATIVE, options)
+    lane.prefill()
+    begin = len(prompt)
+    with bare_rounds():
+        for _ in range(count):
+            while lane.ended is None and len(lane.ids) < begin + shown:
+                lane.round()
+            yield tuple(lane.ids[begin : begin + shown])
+            del lane.ids[begin:]
+            lane.ended = None
+            lane.target.rollback(begin - 1)
+            lane.drafter.rollback(begin - 1)
