@@ -36,7 +36,20 @@ REQUEST = SweepRequest(
 @pytest.fixture
 def swept(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
     """Sweep a pair whose passes take what the test says."""
-    monkeypatch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
+    return sweeping(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Recommendation:
+    """The recommendation on a quiet machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        (advice,) = sweeping(patch)(0.05, 0.02).recommendations
+    assert advice.best is not None and advice.best.key == "model g4 fixed t0"
+    return advice
+
+
+def sweeping(patch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
+    patch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
 
     def swept_pair(
         cost: float,
@@ -47,8 +60,8 @@ def swept(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
     ) -> SweepResult:
         """cost: of a draft step in target passes. noise: how often the draft is wrong, about."""
         clock = VirtualTime()
-        monkeypatch.setattr("specviz.core.clock.time", clock)
-        monkeypatch.setattr("specviz.measure.sweep.sweep.time", clock)
+        patch.setattr("specviz.core.clock.time", clock)
+        patch.setattr("specviz.measure.sweep.sweep.time", clock)
         target = mini(VOCAB, spread=6.0)
         draft = relative(target, noise=noise)
         pair = pair_of(
@@ -92,10 +105,9 @@ LOADS: dict[str, dict[str, Load]] = {
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 def test_under_load_it_recommends_what_it_does_on_a_quiet_machine(
-    swept: Callable[..., SweepResult], load: dict[str, Load]
+    swept: Callable[..., SweepResult], quiet: Recommendation, load: dict[str, Load]
 ):
-    (quiet,) = swept(0.05, 0.02).recommendations
-    assert quiet.best is not None and quiet.best.key == "model g4 fixed t0"
+    assert quiet.best is not None
     result = swept(0.05, 0.02, **load)
     (advice,) = result.recommendations
     assert advice.best == quiet.best or advice.answer == "cannot tell", advice
