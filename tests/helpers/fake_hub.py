@@ -7,15 +7,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 from urllib.parse import unquote, urlparse
 
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
+from local_server import QuietHandler, serving
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -40,86 +38,78 @@ def fake_hub(
     refusals = [] if busy is None else busy
     given: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_HEAD(self) -> None:
-            self.answer(body=False)
-
-        def do_GET(self) -> None:
-            self.answer(body=True)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def answer(self, body: bool) -> None:
+        def answer(self) -> None:
             path = unquote(urlparse(self.path).path).strip("/")
-            if path == "":
-                return self.send(200, b"hub", {}, body)
-            if path.startswith("api/models/"):
-                return self.listing(path.removeprefix("api/models/"), body)
             name, _, file = path.partition("/resolve/")
             revision, _, file = file.partition("/")
-            if revision not in ("main", COMMIT):
-                return self.send(404, b"", {"X-Error-Code": "RevisionNotFound"}, body)
-            return self.file(name, file, body)
+            if path == "":
+                self.send(200, b"hub")
+            elif path.startswith("api/models/"):
+                self.listing(path.removeprefix("api/models/"))
+            elif revision not in ("main", COMMIT):
+                self.send(404, b"", {"X-Error-Code": "RevisionNotFound"})
+            else:
+                self.file(name, file)
 
-        def listing(self, path: str, body: bool) -> None:
+        do_HEAD = do_GET = answer
+
+        def listing(self, path: str) -> None:
             name = "/".join(path.split("/")[:2])
             if name not in models:
-                return self.send(401, b"{}", {"X-Error-Code": "RepoNotFound"}, body)
-            files = [
-                {"rfilename": file.name, "size": file.stat().st_size}
-                for file in sorted(models[name].iterdir())
-            ]
+                return self.send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
+            sizes = {file.name: file.stat().st_size for file in sorted(models[name].iterdir())}
             if "/tree/" in path:
-                tree = [{"type": "file", "path": f["rfilename"], "size": f["size"],
-                         "oid": COMMIT} for f in files]  # fmt: skip
-                return self.send(200, json.dumps(tree).encode(), {}, body)
-            info = {"id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [],
-                    "gated": "manual" if name in gated else False, "siblings": files}  # fmt: skip
-            return self.send(200, json.dumps(info).encode(), {}, body)
+                tree = [
+                    {"type": "file", "path": file, "size": size, "oid": COMMIT}
+                    for file, size in sizes.items()
+                ]
+                return self.send(200, json.dumps(tree).encode())
+            info = {
+                "id": name,
+                "modelId": name,
+                "sha": COMMIT,
+                "private": False,
+                "tags": [],
+                "gated": "manual" if name in gated else False,
+                "siblings": [{"rfilename": file, "size": size} for file, size in sizes.items()],
+            }
+            return self.send(200, json.dumps(info).encode())
 
-        def file(self, name: str, file: str, body: bool) -> None:
+        def file(self, name: str, file: str) -> None:
             commit = {"X-Repo-Commit": COMMIT}
             if name not in models:
-                return self.send(401, b"", {"X-Error-Code": "RepoNotFound"}, body)
+                return self.send(401, b"", {"X-Error-Code": "RepoNotFound"})
             if name in gated:
                 message = {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated repo"}
-                return self.send(403, b"", message | commit, body)
+                return self.send(403, b"", message | commit)
             if not (models[name] / file).is_file():
-                return self.send(404, b"", {"X-Error-Code": "EntryNotFound"} | commit, body)
-            if body and refusals:
-                return self.send(refusals.pop(0), b"", commit, body)
+                return self.send(404, b"", {"X-Error-Code": "EntryNotFound"} | commit)
+            has_body = self.command == "GET"
+            if has_body and refusals:
+                return self.send(refusals.pop(0), b"", commit)
             content = (models[name] / file).read_bytes()
             headers = commit | {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
             first = int(asked[1]) if asked and ranges else 0
-            if body:
+            if has_body:
                 given.append(f"{name}/{file}" + (f"@{first}" if first else ""))
             if first:
                 headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
-            return self.send(206 if first else 200, content[first:], headers, body)
+            return self.send(206 if first else 200, content[first:], headers)
 
-        def send(self, status: int, content: bytes, headers: dict[str, str], body: bool) -> None:
-            self.send_response(status)
-            for key, value in headers.items():
-                self.send_header(key, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            if body and cuts and status in (200, 206) and len(content) > cuts[0]:
-                self.wfile.write(content[: cuts.pop(0)])
+        def write(self, raw: bytes) -> None:
+            if self.command == "HEAD":
+                return
+            if cuts and len(raw) > cuts[0]:
+                raw = raw[: cuts.pop(0)]
                 self.close_connection = True
-            elif body:
-                self.wfile.write(content)
+            self.wfile.write(raw)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", given
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as address:
+        yield address, given
 
 
 def use_hub(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,10 @@ class QuietHandler(BaseHTTPRequestHandler):
         for name, text in {"content-length": str(len(raw)), **(headers or {})}.items():
             self.send_header(name, text)
         self.end_headers()
+        self.write(raw)
+
+    def write(self, raw: bytes) -> None:
+        """Send the body of an answer."""
         self.wfile.write(raw)
 
     def log_message(self, *_: Any) -> None:
