@@ -34,7 +34,7 @@ MINUTES = 0.015
 
 def audited(url: str, *questions: str, **options: Any) -> AuditReport:
     """A short audit of the server's only model."""
-    options = {"minutes": MINUTES, "tokens": 24, "at_once": 2, "context": 64, **options}
+    options = {"minutes": MINUTES, "tokens": 16, "at_once": 2, "context": 64, **options}
     return audit_server(url, questions=questions, **options)
 
 
@@ -50,8 +50,9 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
         f"{llama_cpp(draft=True).url}#target",
         baseline=llama_cpp().url,
         minutes=0.03,
-        tokens=24,
+        tokens=16,
         at_once=2,
+        context=64,
         on_progress=said.append,
     )
     speculating, paying, lossless = report.verdicts
@@ -79,7 +80,7 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
 def test_a_draft_that_costs_more_than_it_saves_does_not_pay(llama_cpp: Start) -> None:
     """The target drafts for itself."""
     report = audited(
-        llama_cpp(slow=True).url, "speculating", "paying", baseline=llama_cpp().url, minutes=0.05
+        llama_cpp(slow=True).url, "speculating", "paying", baseline=llama_cpp().url, minutes=0.03
     )
     assert report.drafting is not None and report.drafting.acceptance == 1.0
     gain = report.speeds[0].gain

@@ -27,7 +27,7 @@ def test_sglang_tells_its_drafts_and_its_ids(whole: bool) -> None:
 def test_the_sampler_of_sglang_is_judged_by_its_own_lists(sharpness: float, answer: str) -> None:
     with fake_sglang(sharpness=sharpness) as server:
         report = audit_server(
-            server.url, questions=("speculating", "lossless"), minutes=0.05, tokens=12
+            server.url, questions=("speculating", "lossless"), minutes=0.5, tokens=12
         )
     assert report.verdict("speculating").answer == "yes" and report.software == "SGLang"
     verdict = report.verdict("lossless")
