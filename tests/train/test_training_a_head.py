@@ -153,11 +153,11 @@ def test_a_target_of_a_chat_writes_its_own_questions(target: torch.nn.Module, tm
         "--head-steps",
         "1",
         "--row-tokens",
-        "120",
+        "60",
         "--written-tokens",
         "64",
         "--write-rows",
-        "8",
+        "4",
     )
     rows = np.concatenate([np.load(path) for path in work.glob("text-*/*.npy")])
     texts = [row[0][row[1] == 0].tolist() for row in rows]
