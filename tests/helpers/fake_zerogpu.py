@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import threading
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from local_server import QuietHandler, serving
+
 GRANTED = {"idle": False, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "let me in"}
+QUOTA = {"left": 12, "wait": 12_345}
 
 
 @dataclass
@@ -40,18 +43,12 @@ class Devices:
 def device_service() -> Iterator[Devices]:
     """The service, for as long as the block runs."""
     devices = Devices()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(devices))
-    server.daemon_threads = True
-    devices.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield devices
-    server.shutdown()
-    server.server_close()
+    with serving(_handler(devices)) as devices.url:
+        yield devices
 
 
 def _handler(devices: Devices) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -60,47 +57,37 @@ def _handler(devices: Devices) -> type[BaseHTTPRequestHandler]:
             if asked.path == "/schedule":
                 self.schedule(devices.answers.popleft() if devices.answers else "grant")
             else:
-                self.say(200)
+                self.send(200, b"")
 
         def schedule(self, answer: str) -> None:
-            quota = {"left": 12, "wait": 12_345}
             if answer in ("grant", "same"):
                 self.say(200, GRANTED | {"idle": answer == "same"})
-            elif answer in ("quota", "pending"):
-                result = {"pending": "pending-overquota-exceeded"}.get(answer, "quota-exceeded")
-                self.say(429, quota, {"X-Approve-Result": result})
+            elif answer == "quota":
+                self.say(429, QUOTA, {"X-Approve-Result": "quota-exceeded"})
+            elif answer == "pending":
+                self.say(429, QUOTA, {"X-Approve-Result": "pending-overquota-exceeded"})
             elif answer == "illegal":
-                self.say(429, {"left": 12, "wait": -1})
+                self.say(429, QUOTA | {"wait": -1})
             elif answer == "busy":
-                self.say(503)
+                self.send(503, b"")
             elif answer == "broken":
-                self.say(500)
+                self.send(500, b"")
             else:
                 self.stream("failed" if answer == "timeout" else "succeeded")
+
+        def say(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+            json_type = {"Content-Type": "application/json"}
+            self.send(status, json.dumps(body).encode(), {**json_type, **(headers or {})})
 
         def stream(self, last: str) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Transfer-Encoding", "chunked")
+            self.send_header("Connection", "close")
             self.end_headers()
             data = f"\ndata: {json.dumps(GRANTED)}" if last == "succeeded" else ""
             for text in ("event: ping\n\n", f"event: {last}{data}\n\n"):
-                self.wfile.write(f"{len(text):x}\r\n{text}\r\n".encode())
+                self.wfile.write(text.encode())
                 self.wfile.flush()
-                threading.Event().wait(0.1)  # else both arrive as one
-            self.wfile.write(b"0\r\n\r\n")
-
-        def say(self, status: int, body: Any = None, headers: dict[str, str] | None = None) -> None:
-            data = json.dumps(body).encode() if body is not None else b""
-            self.send_response(status)
-            for name, value in (headers or {}).items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: Any) -> None:
-            pass
+                time.sleep(0.1)  # else both arrive as one
 
     return Handler
