@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
 import pytest
 from filed import settings
@@ -64,13 +64,6 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     wait_for(page, "!location.search.includes('prompt')")
 
 
-def test_an_untouched_page_has_a_plain_address(visit: Visit) -> None:
-    visitor = visit()
-    visitor.state("running")
-    visitor.page.wait_for_timeout(800)  # ms
-    assert urlsplit(visitor.page.url).query == ""
-
-
 def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit, sentences: Sentences) -> None:
     bad = {
         "preset": HOSTILE,
@@ -100,13 +93,3 @@ def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit, sentences: 
       const names = [...new URLSearchParams(location.search).keys()];
       return names.every((name) => name === "unknown");
     }""")  # fmt: skip
-
-
-def test_a_hostile_prompt_in_an_address_is_text(visit: Visit) -> None:
-    visitor = visit(query=f"?prompt={quote(HOSTILE)}&length=4")
-    visitor.page.on("dialog", lambda dialog: pytest.fail("an address was run as a script"))
-    box = visitor.page.get_by_label("Prompt", exact=True)
-    expect(box).to_have_value(HOSTILE)
-    visitor.run()
-    expect(visitor.lane("baseline").locator(".sv-given")).to_have_text(HOSTILE)
-    assert visitor.page.locator("[data-player] :is(img, script)").count() == 0

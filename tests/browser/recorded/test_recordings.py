@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from filed import legend_counts, tokens
+from filed import legend_counts
 from machine_load import is_busy
 from malformed_recordings import DAMAGED_FILES, INVALID
 from playwright.sync_api import Browser, expect
@@ -270,29 +270,6 @@ def test_a_bad_file_gets_its_sentence_and_changes_nothing(visitor: Visitor, tmp_
         visitor.page.evaluate("document.querySelector('[data-notice]').textContent = ''")
     assert before == (visitor.trace(), visitor.page.evaluate("window.specviz.position"))
     expect(visitor.page.locator("[data-badge]")).not_to_contain_text("opened")
-
-
-def test_hostile_text_in_a_file_is_shown_as_text(visitor: Visitor) -> None:
-    hostile = "<img src=x onerror=alert(1)>{{7*7}}${7*7}<script>alert(2)</script>"
-    visitor.page.on("dialog", lambda dialog: pytest.fail("a text was run as a script"))
-    data = values(replace(SAMPLED, seed=5))
-    header = data["header"]
-    header |= {"prompt": hostile, "device": hostile, "processor": hostile, "dtype": hostile}
-    header["target"]["name"] = header["versions"]["torch"] = hostile
-    for r in data["rounds"]:
-        for token in {id(t): t for t in tokens(r)}.values():
-            token["text"] = hostile
-            for top in ("top_p", "top_q", "top_residual"):
-                for choice in token.get(top, []):
-                    choice["text"] = hostile
-    opened(visitor, json.dumps(data).encode())
-    wait_for(visitor.page, "t => window.specviz.trace.header.prompt === t", arg=hostile)
-    visitor.page.locator("[data-scrub]").fill("30")
-    visitor.drawn()  # tokens of the moment before would go, and their card with them
-    expect(visitor.lane("baseline").locator(".sv-given")).to_have_text(hostile)
-    visitor.lane("speculative").locator("[data-index='0']").click()
-    expect(visitor.page.locator(".sv-card")).to_be_visible()
-    assert visitor.page.locator("[data-player] :is(img, script, iframe)").count() == 0
 
 
 def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visitor: Visitor) -> None:
