@@ -11,7 +11,7 @@ sys.path[:0] = [str(TESTS / "helpers"), str(TESTS.parent)]
 
 from injection_texts import CORPUS, MARKUP  # noqa: E402
 from page_server import NOWHERE  # noqa: E402
-from tokenizers import Tokenizer, models  # noqa: E402
+from tokenizers import Tokenizer, models, pre_tokenizers  # noqa: E402
 from toy_models import llama, relative  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 
@@ -24,6 +24,7 @@ def hostile_pair(*_: object) -> Pair:
     """A pair whose every token is one of the texts, and whose models bear the names of two."""
     vocab = {text: place for place, text in enumerate(CORPUS)}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=CORPUS[0]))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("\n", "removed")
     target = llama(len(vocab))
     draft = relative(target, noise=0.3)
     target.config.name_or_path = target.name_or_path = MARKUP[0]

@@ -1,4 +1,4 @@
-"""The page around a run: text stays text, mistakes get a sentence, it fits, keys work."""
+"""The page around a run: mistakes get a sentence, it fits, keys work."""
 
 from __future__ import annotations
 
@@ -24,34 +24,6 @@ CUT = """() => {
   return [...document.querySelectorAll(places)]
     .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent);
 }"""
-
-
-def test_hostile_text_is_shown_as_text(visit: Visit) -> None:
-    visitor = visit()
-    text = "<img src=x onerror=alert(1)> {{7*7}} ${7*7} <script>alert(2)</script> &amp;"
-    visitor.page.on("dialog", lambda dialog: pytest.fail("the prompt was run as a script"))
-    visitor.prompt(text)
-    visitor.set("number input for Length", 4)
-    visitor.run()
-    for lane in ("speculative", "baseline"):
-        expect(visitor.lane(lane).locator(".sv-given")).to_have_text(text)
-        assert visitor.lane(lane).locator("img, script").count() == 0
-    # What models write
-    hostile = "<b>1</b>{{7*7}}${7*7}\n\n"
-    drawn = visitor.page.evaluate(
-        """async (text) => {
-          const { Lane } = await import("specviz/race/lane.js");
-          const article = document.querySelector("[data-lane=speculative]");
-          const lane = new Lane(article);
-          const token = { id: 1, text, outcome: "bonus" };
-          lane.reset(text);
-          lane.show([{ lane: "speculative", index: 0, drafted: [], last: token }]);
-          const node = article.querySelector(".t[data-index]");
-          return [node.textContent, node.querySelectorAll("b").length];
-        }""",
-        hostile,
-    )
-    assert drawn == [hostile, 0]
 
 
 def test_a_mistake_gets_a_sentence_and_keeps_the_run(visitor: Visitor) -> None:
