@@ -60,8 +60,8 @@ class Plan:
 SHORT = Plan(
     visitors=6,
     strangers=2,
-    warmup=2.0,
-    seconds=3.0,
+    warmup=1.0,
+    seconds=1.5,
     warmup_runs=0,
     runs=40,
     still=1,

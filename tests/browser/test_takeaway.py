@@ -14,7 +14,7 @@ from filed import legend_counts
 from playwright.sync_api import Browser, Page, expect
 from replaying_server import replay_of, replaying
 from sentences import Sentences
-from visitor import PATIENCE, Visit, Visitor, speedup_of, two_places
+from visitor import PATIENCE, Visitor, speedup_of, two_places
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.base.environment import ASSETS
@@ -333,13 +333,13 @@ def test_the_page_of_charts_draws_them_all_from_disk(offline: Page, tmp_path: Pa
 
 
 def test_the_longest_sentences_about_a_run_are_read_without_scrolling(
-    visit: Visit, offline: Page, tmp_path: Path
+    visitor: Visitor, offline: Page, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.html"
     path.write_text(standalone_html(Trace.load(RECORDINGS / "easy.json.gz")), "utf-8")
     offline.goto(path.as_uri())
     offline.wait_for_selector("[data-player][data-ready]")
-    for page in (visit().page, offline):
+    for page in (visitor.page, offline):
         for width, height in ((1920, 1080), (1440, 900), (1280, 720)):
             page.set_viewport_size({"width": width, "height": height})
             for is_doubted in (False, True):
@@ -347,8 +347,7 @@ def test_the_longest_sentences_about_a_run_are_read_without_scrolling(
                 assert page.evaluate(CUT_OFF) == [], (page.url[:5], width, is_doubted)
 
 
-def test_an_idle_page_asks_for_no_frames_after_a_run(visit: Visit) -> None:
-    visitor = visit()
+def test_an_idle_page_asks_for_no_frames_after_a_run(visitor: Visitor) -> None:
     visitor.page.add_init_script(NOTED_FRAMES)
     visitor.page.reload()
     visitor.ready()
