@@ -176,6 +176,7 @@ def test_a_pair_that_a_link_names_is_examined_and_told_of_if_it_cannot_race(
     expect(report(visitor).locator("p").first).to_contain_text("SmolLM2-1.7B", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute("aria-expanded", "true")
+    visitor.page.close()  # the next visitor takes its place
     visitor = visit(address=open_page, query=f"?pair={folders['target']}%2Bnone")
     expect(report(visitor).locator("p.good")).to_be_attached(timeout=PATIENCE)
     visitor.drawn()
@@ -199,6 +200,7 @@ def test_models_of_this_machine_stand_in_a_group_race_and_make_an_address(
     assert header["drafts"]["speculative"]["name"] == "tiny:0.5b"
     named = "pair=ollama%3Atiny%3A7b%2Bollama%3Atiny%3A0.5b"
     visitor.page.wait_for_url(re.compile(re.escape(named)))
+    visitor.page.close()  # the next visitor takes its place
     again = visit(address=open_page, query=f"?{named}")
     again.settings()
     expect(again.page.get_by_label("Pair", exact=True)).to_have_value(

@@ -53,6 +53,7 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     raw = (tmp_path / "run.json.gz").read_bytes()
     assert read_recording(raw).header.settings.drafter == "last-token"
 
+    page.close()
     other = visit()  # a page that has never heard of it
     expect(other.page.get_by_role("radio", name="Last token", exact=True)).to_have_count(0)
     other.page.locator("[data-open]").set_input_files(
