@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from model_families import build
 from sentences import Sentences
 from toy_models import llama, mini, pair_of, relative
 
 from specviz.__main__ import main
+from specviz.base.errors import ModelError
 from specviz.measure.bench.batch import (
     BatchedPasses,
     BatchTimes,
@@ -56,6 +58,11 @@ def test_every_text_of_a_batch_is_continued_as_it_would_be_alone(model: torch.nn
     with torch.inference_mode():
         wanted = model(input_ids=texts).logits[:, 6:]
     torch.testing.assert_close(passes.forward(texts[:, 6:]), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_a_batch_of_texts_with_a_running_state_is_refused(sentences: Sentences) -> None:
+    with sentences.raises(ModelError):
+        BatchedPasses(build("mamba", vocab_size=24), torch.randint(24, (2, 6)))
 
 
 def test_a_small_pair_is_measured(
