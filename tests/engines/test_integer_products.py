@@ -287,6 +287,7 @@ def test_the_fastest_form_of_a_processor_is_taken(monkeypatch: pytest.MonkeyPatc
     for features, form in (
         ({"avx512vnni": True, "avx512bw": True, "avx2": True}, "AVX-512 VNNI"),
         ({"avx512vnni": False, "avxvnni": True, "avx2": True}, "AVX-VNNI"),
+        ({"avx512bw": True, "avx2": True}, "AVX2"),  # as Skylake has it
         ({"avx2": True}, "AVX2"),
         ({"dotprod": True}, "Arm dot products"),
         ({}, "plain"),
