@@ -78,7 +78,7 @@ def named_end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
 def _are_ids(ids: object) -> bool:
     if not isinstance(ids, list | tuple | set):
         return False
-    return not any(type(token_id) is not int for token_id in ids)
+    return all(type(token_id) is int for token_id in ids)
 
 
 def spelled_ends(control: Mapping[int, str]) -> frozenset[int]:

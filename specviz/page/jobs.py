@@ -264,7 +264,6 @@ class Run(Job):
         self.lanes = lanes
         names = (*lanes, BASELINE) if lanes else LANES
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
-
         self.size = 0
         self._ended = False
         # The tokens of each round by lane: a round may be sent again, and replaces itself and
