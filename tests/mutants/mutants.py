@@ -98,7 +98,7 @@ MUTANTS = [
     # Values of other kinds, and nested ones
     Mutant("kinds", "_reads_both_ways", "is False for module", "is True for module", "doctor_agrees"),
     Mutant("kinds", "_damaged_json", ", RecursionError", "", "doctor_agrees"),
-    Mutant("kinds", "_are_ids", "type(token_id) is not int", "False", "doctor_agrees"),
+    Mutant("kinds", "_are_ids", "type(token_id) is int", "True", "doctor_agrees"),
     Mutant("kinds", "_is_session", "<= MAX_SESSION", "<= 10**6", "security"),
     Mutant("kinds", "_numbers", "len(known) < len(numbers)", "False", "api"),
     Mutant("kinds", "_fault", "or (are_numbers(value) and name not in NUMBERS)", "", "api"),
