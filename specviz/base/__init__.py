@@ -1,0 +1,1 @@
+"""Foundations that every room uses: errors, environment variables, package data, terminal text."""

@@ -1,0 +1,1 @@
+"""Models as files: finding them, their metadata, their memory and their weights."""

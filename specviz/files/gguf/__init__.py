@@ -1,0 +1,1 @@
+"""GGUF files: headers, keys, config, tokenizer and weights."""
