@@ -1,5 +1,5 @@
-"""The audit against llama.cpp's own server: with a draft that helps, one that costs more than it
-saves, one that is loaded and never used, and behind proxies that lie, refuse, stall and close."""
+"""Audit llama.cpp's own server: with a draft that helps, one that costs more than it saves, one
+that is loaded but never used, and behind proxies that lie, refuse, stall or disconnect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MINUTES = 0.015
 
 
 def audited(url: str, *questions: str, **options: Any) -> AuditReport:
-    """A short audit of the server's only model."""
+    """Run a short audit of the server's only model."""
     options = {"minutes": MINUTES, "tokens": 16, "at_once": 2, "context": 64, **options}
     return audit_server(url, questions=questions, **options)
 
@@ -72,13 +72,13 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
     assert sampled.MIN_TEXTS <= report.sampled[0].samples <= report.plan.samples
     assert report.requests <= 80 + report.plan.requests
     assert any("At most" in sentence and "minutes" in sentence for sentence in said)
-    assert report.exit_status in (0, 1, 3)  # times of a busy test machine decide nothing
+    assert report.exit_status in (0, 1, 3)  # times on a busy machine decide nothing
     again = json.loads(report.to_json())
     assert again["verdicts"][0]["answer"] == "yes" and again["schema"] == 1
 
 
 def test_a_draft_that_costs_more_than_it_saves_does_not_pay(llama_cpp: Start) -> None:
-    """The target drafts for itself."""
+    """As a draft that is too slow, the target drafts for itself."""
     report = audited(
         llama_cpp(slow=True).url, "speculating", "paying", baseline=llama_cpp().url, minutes=0.03
     )
@@ -104,7 +104,7 @@ def test_a_server_without_a_draft_does_not_speculate(llama_cpp: Start) -> None:
 
 
 def test_a_wrong_sampler_is_refused_where_the_right_one_is_not(llama_cpp: Start) -> None:
-    """The proxy lets the server sample at a lower temperature than it was told."""
+    """The proxy makes the server sample at a lower temperature than requested."""
     server = llama_cpp(draft=True)
 
     def colder(path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -113,18 +113,18 @@ def test_a_wrong_sampler_is_refused_where_the_right_one_is_not(llama_cpp: Start)
     model = model_at(server.url)
     prompt = model.tokenize("Once upon a time")
     law = sampled.listed_law(model, prompt, 0.7)
-    count = 62  # the fewest with four cells; 30 tell the proxy in all of 400 simulated samples
+    count = 62  # the fewest with four cells; in 400 simulations 30 always exposed the proxy
     assert sum(law.probabilities(0.7).values()) == pytest.approx(1.0)
     with altered(server.url, ask=colder) as proxy:
         p_values = []
         for drawing in (model, model_at(proxy.url)):
             ids = [drawn for drawn, _ in sampled.draws(drawing, prompt, 0.7, count)]
-            test = sampled.fit(ids, law, 0.7, 2)  # the second token has drafts behind it
+            test = sampled.fit(ids, law, 0.7, 2)  # the second token was drafted
             assert test.p_value is not None and test.cells > 2
             p_values.append(test.p_value)
     right, wrong = p_values
     assert right > SIGNIFICANCE > wrong
-    # The control is a milder fault than this one, and so few texts do not always show it.
+    # The control is a milder fault, which so few texts do not always expose.
     assert test.control.caught < 1.0
 
 
@@ -142,7 +142,7 @@ def test_a_greedy_text_that_is_not_the_targets_is_a_fault(llama_cpp: Start) -> N
 def test_a_server_that_fails_in_the_middle_becomes_a_sentence(
     llama_cpp: Start, status: int, sentences: Sentences
 ) -> None:
-    """It writes two texts to warm up and those of two turns, which are too few for a verdict."""
+    """The server answers two warm-up texts and two turns, which are too few for a verdict."""
     with altered(llama_cpp(draft=True).url, status=status, healthy=4) as proxy:
         report = audited(proxy.url, "speculating", "paying", baseline=llama_cpp().url)
     paying = report.verdict("paying")
@@ -160,7 +160,7 @@ def test_a_server_that_stalls_is_left(llama_cpp: Start, sentences: Sentences) ->
 
 
 def claimed(path: str, text: str) -> str:
-    """Counters that grow with each look at them."""
+    """Return counters that grow with each request for them."""
     if path != "/metrics":
         return text
     claimed.looks += 100  # type: ignore[attr-defined]
@@ -203,7 +203,7 @@ def test_without_a_baseline_speed_cannot_be_told_and_the_key_is_nowhere(
         report = audited(proxy.url, "speculating", "paying")
         assert "Bearer secret-key" in proxy.keys
     sentences(report.verdict("paying").sentence)
-    assert report.exit_status == 1  # it does not speculate either
+    assert report.exit_status == 1  # the server does not speculate either
     assert "secret-key" not in report.to_json() + audit_html(report)
 
 
@@ -232,13 +232,13 @@ def test_the_verb_writes_its_report_and_ends_with_its_status(
 
 
 def test_ctrl_c_stops_at_once_and_reports_what_was_measured(llama_cpp: Start) -> None:
-    """Even while the server is silent."""
+    """The audit stops even while the server is silent."""
     with altered(llama_cpp(draft=True).url, is_stalled=True, healthy=6) as proxy:
         begun: list[float] = []
 
         def interrupt() -> None:
             if proxy.stalls.wait(60):
-                time.sleep(0.2)  # by then the request's sender waits for the answer
+                time.sleep(0.2)  # by now the audit waits for the answer
                 begun.append(time.monotonic())
                 os.kill(os.getpid(), signal.SIGINT)
 

@@ -1,5 +1,5 @@
-"""The audit of engines that are not here: SGLang, by a server that answers as its documentation
-says, and vLLM, by answers that it once gave."""
+"""Audit engines that are not installed here: SGLang, with a server that answers as its
+documentation says, and vLLM, with recorded answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specviz import audit_server
 from specviz.audit.asking import AuditedModel, RequestBudget
 from specviz.audit.report import AuditReport
 
-FOUND = (3, 15, 8)  # steps, drafted, accepted of the recorded stream
+FOUND = (3, 15, 8)  # steps, drafted, accepted: of the recorded stream
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -1,4 +1,4 @@
-"""The verdicts and the advice of an audit, from figures alone."""
+"""Compute the verdicts and the advice of an audit from figures alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPEEDS = Spread(1.0, 1.0, 1.0)
 
 
 def streamed(rate: float) -> Streamed:
-    """A text of 11 tokens at so many tokens per second."""
+    """A stream of 11 tokens. rate: tokens per second."""
     return Streamed((), "", 11, 11, 0.1, 0.1 + 10 / rate, 1, (), None, None)
 
 
@@ -150,7 +150,7 @@ def test_fewer_drafts_are_named_where_the_last_ones_are_wasted() -> None:
 
 
 def findings(engine: str, **values: Any) -> Findings:
-    """What is found where drafts pay alone and not with four requests at once."""
+    """Findings for drafts that pay with one request but not with four at once."""
     found: dict[str, Any] = {
         "verdicts": [Verdict("speculating", "yes", "Yes.")],
         "drafting": Drafting(100, 100, 20, 60, 50, (0.9, 0.8, 0.5)),
