@@ -1,4 +1,5 @@
-"""A running page and a real browser, whose visitors must see no error and ask no other host."""
+"""Fixtures: a running page, and a real browser whose visitors must see no error and contact no
+other host."""
 
 from __future__ import annotations
 
@@ -43,15 +44,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 class Home:
-    """A context that one visitor after another uses. It keeps what it fetched and compiled, which
-    is half of what it takes to open the page, and the process that shows pages, and forgets all
+    """A browser context for one visitor after another. It keeps fetched and compiled files, which
+    save half of the time to open the page, and the process that shows pages. It forgets everything
     that a visitor left."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._context: BrowserContext | None = None
         self._holder: Page | None = None
-        """A page without a visitor or a script: the process ends with the last of its pages."""
+        """An empty page that keeps the process alive, which ends with the last of its pages."""
 
     def is_free(self) -> bool:
         return self._context is None or not self._visited(self._context)
@@ -86,13 +87,13 @@ class Home:
 
 @pytest.fixture(scope="session")
 def homes(browser: Browser) -> tuple[Home, Home]:
-    """That of the visitors of whole files, and that of the others."""
+    """The home of visitors who are shared by a file, and the home of all others."""
     return Home(browser), Home(browser)
 
 
 @pytest.fixture(scope="module")
 def windows(homes: tuple[Home, Home]) -> Iterator[list[Visitor]]:
-    """None, or the one that the tests of a file share."""
+    """The window that the tests of a file share, if there is one yet."""
     shared: list[Visitor] = []
     yield shared
     homes[0].leave()
@@ -102,8 +103,9 @@ def windows(homes: tuple[Home, Home]) -> Iterator[list[Visitor]]:
 def visitor(
     homes: tuple[Home, Home], url: str, windows: list[Visitor], request: pytest.FixtureRequest
 ) -> Iterator[Visitor]:
-    """A visitor whom the tests of a file share, as to open the page takes seconds of a processor:
-    each test sets what it needs, and leaves nothing open. After a failure there is a new one."""
+    """A visitor that the tests of a file share, because opening the page takes seconds of processor
+    time. Each test sets what it needs and leaves nothing open. After a failure, the next test gets
+    a new visitor."""
     if not windows:
         windows.append(opened(homes[0].page_for(url), url))
     visitor = windows[0]
@@ -120,7 +122,7 @@ def visitor(
 
 
 def opened(page: Page, url: str, query: str = "", **size: int) -> Visitor:
-    """A new visitor on the page, once it can be used."""
+    """Open the page as a new visitor, and return it once it is ready."""
     page.set_viewport_size({"width": 1440, "height": 900, **size})  # type: ignore[typeddict-item]
     visitor = Visitor(page)
     visitor.page.goto(f"{url}/{query}")
@@ -132,15 +134,15 @@ def opened(page: Page, url: str, query: str = "", **size: int) -> Visitor:
 def visit(
     homes: tuple[Home, Home], browser: Browser, request: pytest.FixtureRequest
 ) -> Iterator[Visit]:
-    """Open the page, or that of an address, as a new visitor; at the end nobody may have seen a
-    problem."""
+    """A function that opens the page, or another address, as a new visitor. At the end no visitor
+    may have seen a problem."""
     visitors: list[Visitor] = []
     home = homes[1]
 
     def open_page(*, query: str = "", address: str = "", **size: int) -> Visitor:
-        # A page that nobody visits is not started.
+        # The page starts only if somebody visits it.
         place = address or request.getfixturevalue("url")
-        # Two at a time share nothing.
+        # Two simultaneous visitors share nothing.
         page = home.page_for(place) if home.is_free() else browser.new_context().new_page()
         visitors.append(opened(page, place, query, **size))
         return visitors[-1]

@@ -1,4 +1,4 @@
-"""The page over a small random pair, for the browser tests."""
+"""Serve the page with a small random pair, for the browser tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from specviz.page.server import build_page  # noqa: E402
 from specviz.worker import client  # noqa: E402
 from specviz.worker.client import LocalWorker  # noqa: E402
 
-# A millisecond or so per pass: tests wait little. A run that must last is UNHURRIED.
+# About a millisecond per pass, so that tests wait little. Runs that must last are UNHURRIED.
 SHAPE = {
     "hidden_size": 256,
     "intermediate_size": 768,
@@ -42,7 +42,7 @@ UNHURRIED = "take your time"
 
 
 async def lossy(queue: RunQueue, run: Run) -> AsyncIterator[dict[str, Any]]:
-    """The deltas of a run; where the prompt says so, many get lost on the way."""
+    """The deltas of a run; many of them get lost if the prompt contains `LOSSY`."""
     async with aclosing(deltas(queue, run)) as stream:
         async for delta in stream:
             if LOSSY not in run.prompt or delta["over"] or delta["next"] % 3 == 1:
@@ -50,14 +50,14 @@ async def lossy(queue: RunQueue, run: Run) -> AsyncIterator[dict[str, Any]]:
 
 
 def small_pair(name: str, _: Any = None) -> Pair:
-    """A small target and a draft that agrees with it now and then."""
+    """A small target, and a draft that sometimes agrees with it."""
     tokenizer = byte_level(300)
     target = llama(300, **SHAPE)
     return Pair(target=target, draft=relative(target, noise=0.02), tokenizer=tokenizer, name=name)
 
 
 def unhurried(pair: Pair, prompt: str, settings: Any) -> Iterator[Event]:
-    """A race; where the prompt says so, it lasts until a stalled test has looked at it."""
+    """A race; if the prompt contains `UNHURRIED`, it lasts long enough for a stalled test."""
     heard = None
     with closing(race(pair, prompt, settings)) as events:  # type: ignore[type-var]
         while True:
@@ -71,13 +71,13 @@ def unhurried(pair: Pair, prompt: str, settings: Any) -> Iterator[Event]:
 
 
 def fork_the_doctor() -> None:
-    """The process that examines pairs is forked from one that has the libraries."""
+    """Fork the doctor's process from one that has imported the libraries."""
     client.subprocess = SimpleNamespace(Popen=ForkedProcess, PIPE=None)  # type: ignore[assignment]
 
 
 if __name__ == "__main__":
     live.deltas = lossy
     fork_the_doctor()
-    # Without recordings: a page that waits for its first run.
+    # Without recordings, the page waits for its first run.
     build_page(LocalWorker(small_pair, unhurried), recordings=TESTS / "none").serve(quiet=True)
     signal.pause()

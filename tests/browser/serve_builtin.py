@@ -1,5 +1,5 @@
-"""The page as `python -m specviz page` serves it, whose models' processes are forked from one that
-has the libraries."""
+"""Serve the page as `python -m specviz page` does, with models' processes forked from one that has
+imported the libraries."""
 
 from __future__ import annotations
 

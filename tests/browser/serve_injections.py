@@ -1,4 +1,4 @@
-"""The page over two models that write nothing but texts that have broken pages."""
+"""Serve the page with two models that write only texts that have broken pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specviz.worker.client import LocalWorker  # noqa: E402
 
 
 def hostile_pair(*_: object) -> Pair:
-    """A pair whose every token is one of the texts, and whose models bear the names of two."""
+    """A pair in which every token is one of the texts, and the models have two of them as names."""
     vocab = {text: place for place, text in enumerate(CORPUS)}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token=CORPUS[0]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("\n", "removed")

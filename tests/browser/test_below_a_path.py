@@ -1,4 +1,4 @@
-"""The page behind a web server that serves it below a path of its own."""
+"""The page behind a web server that serves it below a path."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def test_modules_charts_and_runs_work_there(visit: Visit, below: str) -> None:
     assert any("plotly" in url for url in asked)
     assert all(url.startswith((below, "data:", "blob:")) for url in asked)
 
-    visitor.page.goto(below)  # the address without its last stroke leads there
+    visitor.page.goto(below)  # the address without its last slash leads there
     visitor.page.wait_for_selector("[data-player][data-ready]")
     assert visitor.page.url.split("?")[0] == below + "/"

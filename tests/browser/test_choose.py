@@ -1,5 +1,4 @@
-"""The view "Choose" in a real browser: a whole sweep, one that is stopped, and prompts of one's
-own."""
+"""The view "Choose" in a real browser: a whole sweep, a stopped one, and the user's own prompts."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from visitor import PATIENCE, Visit, Visitor, wait_for
 
 RUNNING, OVER = "dialog[data-state=running]", "dialog[data-state=over]"
 
-# Of every entry of the charts' legends: how wide its sign is, the colour that it has, and the one
-# that its chart has.
+# For every entry of the charts' legends: the width of its sign, the sign's colour, and the chart's
+# colour.
 KEYS = """() => [...document.querySelectorAll(".sc-figures .sv-chart-key")].map((key) => {
   const sign = getComputedStyle(key, "::before");
   const isFilled = ["bar", "point"].includes(key.dataset.dash);
@@ -30,7 +29,7 @@ KEYS = """() => [...document.querySelectorAll(".sc-figures .sv-chart-key")].map(
 
 MEASURED = "(cells) => cells.map((cell) => cell.querySelector('b') !== null)"
 
-# The columns whose heading does not end where the figures below it end.
+# The columns whose heading is not aligned with the right edge of its figures.
 HEADINGS = """() => [...document.querySelectorAll("thead th[data-column]")].filter((head) => {
   const { column } = head.dataset;
   const cell = document.querySelector(`.sc-table tbody td[data-column="${column}"]`);
@@ -51,7 +50,7 @@ def opened(visit: Visit, **size: int) -> Visitor:
 
 
 def only(visitor: Visitor, name: str, *values: str) -> None:
-    """Choose exactly these chips of a list."""
+    """Select exactly these chips of a list."""
     for box in visitor.page.locator(f"dialog input[name={name}]:enabled").all():
         box.set_checked(box.get_attribute("value") in values, force=True)
 
@@ -79,7 +78,7 @@ def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
         expect(chips.filter(has_text=offered)).to_be_visible()
     expect(chips.filter(has_text="Draft model")).to_be_hidden()
     expect(page.locator(".sc-start p")).to_contain_text("28 rows")
-    # Its target was tuned for chat: it gets questions, also from a page of another pair.
+    # Its target was tuned for chat, so it gets questions, even on the page of another pair.
     expect(page.locator("dialog label:has([name=kinds])").first).to_have_text("code 3")
     expect(page.locator(".sc-start p")).to_contain_text("24 prompts")
 
@@ -87,7 +86,7 @@ def test_only_drafters_of_the_pair_are_offered(visit: Visit) -> None:
 def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> None:
     visitor = opened(visit)
     page = visitor.page
-    head = page.locator(".sc-head").bounding_box()  # over the whole width, what follows below it
+    head = page.locator(".sc-head").bounding_box()  # over the whole width, with the rest below it
     assert head and head["width"] == page.evaluate("document.documentElement.clientWidth")
     small(visitor, 5)
     expect(page.locator(".sc-start p")).to_have_text("5 rows, 3 prompts")
@@ -98,7 +97,7 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     expect(page.locator(".sc-figures .main-svg").first).to_be_attached()
     expect(page.locator(".sc-figures figure")).to_have_count(4)
     keys = page.evaluate(KEYS)
-    assert len(keys) >= 6  # of the lines by drafter, and of the parts of a round's time
+    assert len(keys) >= 6  # lines by drafter, and parts of a round's time
     assert all(width > 5 and drawn == wanted for width, drawn, wanted in keys), keys
 
     found: dict[str, Any] = json.loads(saved(visitor, "json"))
@@ -114,7 +113,7 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
     assert [row["gamma"] for row in fixed] == ["1", "3", "1", "3"]
     assert [row["drafter"] for row in table if row["policy"] == "confidence"] == ["model"]
 
-    # Predictions, in italics, are no figures of the rows and stand below all that was measured.
+    # Predictions, in italics, are below all measured rows.
     cells = page.locator("tbody [data-column=speedup]").evaluate_all(MEASURED)
     assert cells == sorted(cells, reverse=True)
     given_up = page.locator("tbody [data-status=eliminated]")
@@ -141,7 +140,7 @@ def test_a_whole_sweep_ends_with_an_answer_that_a_reload_keeps(visit: Visit) -> 
 
 
 def test_race_with_these_settings_races(visit: Visit) -> None:
-    """The answer of a sweep that this tab has kept."""
+    """The answer comes from a sweep that this tab has kept."""
     best = {"drafter": "ngram", "gamma": 3, "policy": "fixed", "temperature": 0}
     advice = {
         "temperature": 0,

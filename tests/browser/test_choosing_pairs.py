@@ -1,4 +1,4 @@
-"""A pair on the page: chosen, examined before anything is loaded, raced, and left again."""
+"""A pair on the page: chosen, examined before anything is loaded, raced, and replaced."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The real page, whose operator lets visitors name any model, and see those of Ollama here."""
+    """The real page. Its operator lets visitors name any model and see those of Ollama on this
+    machine."""
     home = tmp_path_factory.mktemp("home")
     for name, layers in (("tiny:7b", 9), ("tiny:0.5b", 1)):
         file = tiny_file(home, "Q8_0", "qwen2", name="model", num_hidden_layers=layers)
@@ -49,7 +50,7 @@ def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A pair of folders in the hub's format, a head on its target, and a draft made for another
+    """Folders in the hub's format: a pair, a head on its target, and a draft with another
     tokenizer."""
     home = tmp_path_factory.mktemp("models")
     target, draft = saved_family(home, "llama", noise=0.02)
@@ -67,8 +68,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def opened(visit: Visit, address: str, query: str = "") -> Visitor:
-    """A new visitor, who has skipped the recording that a visit begins with: it would be painted
-    until the first run."""
+    """Open the page as a new visitor and skip its first recording, which would be drawn until the
+    first run."""
     visitor = visit(address=address, query=query)
     visitor.page.locator("[data-scrub]").press("End")
     return visitor
@@ -99,14 +100,14 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     expect(visitor.player).to_have_attribute("data-source", "recording")
     own_model = visitor.page.get_by_role("radio", name="Draft model", exact=True)
     own_head = visitor.page.get_by_role("radio", name="Head on the target", exact=True)
-    choose(visitor, "Qwen3-4B_eagle3")  # a row of the table with a head and no draft model
+    choose(visitor, "Qwen3-4B_eagle3")  # a row of the table with a head but no draft model
     expect(own_model).to_have_count(0)
     expect(own_head).to_be_checked()
     choose(visitor, "Another pair")
     expect(own_model).to_be_visible()  # nothing is known of it yet
     name_models(visitor, folders["target"], folders["head"])
     expect(own_model).to_have_count(0, timeout=PATIENCE)
-    expect(own_head).to_be_checked(timeout=PATIENCE)  # maybe after an answer about the target alone
+    expect(own_head).to_be_checked(timeout=PATIENCE)  # maybe after an answer on the target alone
     visitor.set("number input for Length", 12)
     header = visitor.run()["header"]
     assert settings(header)["drafter"] == header["drafts"]["speculative"]["name"] == "head"
@@ -114,7 +115,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     stop = report(visitor).locator("p.stop")
     expect(stop).to_contain_text("nowhere", timeout=PATIENCE)
     sentences(stop.inner_text())
-    # The one who races it all the same gets the sentence, and the page lives on.
+    # A run with this pair anyway gives the sentence, and the page keeps working.
     visitor.button("Run").click()
     expect(visitor.page.locator("[data-notice]")).to_contain_text("nowhere", timeout=PATIENCE)
 
@@ -135,14 +136,15 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     assert header["target"]["name"] == folders["target"].name
     assert header["drafts"]["speculative"]["name"] == folders["draft"].name
 
-    # Counts, of this text alone: the page keeps no runs to read. A long greedy text repeats itself.
+    # Counts come from this text alone, because the page keeps no earlier runs. A long greedy text
+    # repeats itself.
     visitor.prompt('"My dear Watson," said Holmes,')
     visitor.set("number input for Temperature", 0)
     visitor.set("number input for Length", 96)
     visitor.page.get_by_role("radio", name="Counts").click()
     assert visitor.run()["header"]["memory"] is None
     drafted = visitor.page.locator("[data-lane=speculative] .t.accepted").first
-    visitor.page.keyboard.press("Escape")  # so that the browser takes the focus for a keyboard's
+    visitor.page.keyboard.press("Escape")  # so that the browser treats the focus as a keyboard's
     drafted.focus()
     expect(visitor.page.locator(".sv-card-reason")).to_contain_text("was seen")
 
@@ -171,7 +173,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
 def test_a_pair_that_a_link_names_is_examined_and_told_of_if_it_cannot_race(
     visit: Visit, open_page: str, folders: dict[str, Path]
 ) -> None:
-    """Without a network, that of a folder can and that of the hub cannot."""
+    """Without a network, a pair of folders can race and one of the hub cannot."""
     visitor = visit(address=open_page, query="?pair=smollm2-1.7b-135m")
     expect(report(visitor).locator("p").first).to_contain_text("SmolLM2-1.7B", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()
@@ -211,10 +213,10 @@ def test_models_of_this_machine_stand_in_a_group_race_and_make_an_address(
 def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     visit: Visit, open_page: str, tmp_path: Path, sentences: Sentences
 ) -> None:
-    """The draft model, n-grams, early exit and the target alone, on one prompt."""
+    """The lanes are the draft model, n-grams, early exit and the target alone, with one prompt."""
     visitor = opened(visit, open_page, "?lanes=drafters&length=32")
     trace = Trace.from_dict(visitor.run())
-    assert trace.header.settings.temperature == 0  # by default, so that all write one text
+    assert trace.header.settings.temperature == 0  # the default, so that all write the same text
     page, names = visitor.page, ("draft model", "n-gram", "early exit")
     assert trace.lanes == (*names, "baseline") and trace.end is not None
     assert all(len(lane_tokens(trace, lane)) == 32 for lane in trace.lanes)
@@ -292,7 +294,7 @@ def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
         assert settings(trace["header"])["drafter"] == drafter
         drafted = sum(len(r["drafted"]) for r in trace["rounds"] if r["lane"] == "speculative")
         assert (drafted > 0) == (drafter != "none"), drafter
-        expect(differs).to_be_hidden()  # the page knows of which pair each of them is
+        expect(differs).to_be_hidden()  # the page knows the pair of each run
     visitor.page.get_by_role("radio", name="Draft model", exact=True).click()
     visitor.unfold()
     for label, verdict in (OFFERED["verdict"].choices or {}).items():
@@ -303,7 +305,7 @@ def test_every_drafter_and_every_verdict_races_on_the_built_in_pair(
         changed = visitor.page.locator("[data-run] .sv-inexact")
         expect(changed).to_have_count(int(verdict == "typical"))
 
-    # The last one stays chosen; beside it race lanes whose text is the target's.
+    # The last verdict stays chosen; it races next to lanes whose text is the target's.
     visitor.page.get_by_role("radio", name="Verdicts", exact=True).click()
     lanes = visitor.run()["header"]["lanes"]
     assert list(lanes) == ["typical", "token", "block"]

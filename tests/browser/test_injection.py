@@ -1,6 +1,7 @@
-"""Texts that have broken pages, through every entrance: all of them are shown, none does anything.
+"""Texts that have broken pages, through every entrance: all are shown, and none has an effect.
 
-Whatever ran would set `window.__hit`, open a dialog or leave an element marked `data-hit`.
+A text that took effect would set `window.__hit`, open a dialog or leave an element marked
+`data-hit`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def url() -> Iterator[str]:
 
 
 def watched(page: Page) -> Page:
-    """A page on which a dialog is a failure."""
+    """Make any dialog on the page a failure."""
     page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
     return page
 
@@ -69,7 +70,7 @@ def drawn_texts(visitor: Visitor, lane: str) -> set[str]:
 
 
 def look_around(visitor: Visitor) -> None:
-    """Everything that shows a text of the run: cards, panels, the experiment, the stage."""
+    """Open everything that shows a text of the run: cards, panels, the experiment, the stage."""
     page = visitor.page
     tokens = visitor.lane("speculative").locator("[data-outcome]")
     for place in range(0, min(tokens.count(), 40), 3):
@@ -131,7 +132,7 @@ def test_the_experiment_shows_texts_as_texts(visitor: Visitor) -> None:
 
 
 def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
-    """The trace with other texts wherever its readers take any text."""
+    """Replace all texts of a trace that its readers accept."""
     found = copy.deepcopy(trace)
     found.pop("digest", None)
     header = found["header"]
@@ -142,7 +143,7 @@ def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
         holder[name] = next(texts)[:200]
         if not _reads(found):
             holder[name] = kept
-    # No token's text may hold one of them, or the run would have had to end there.
+    # No token may contain a stop string, or the run would have ended there.
     settings(header)["stop"] = [f"{next(texts)[:900]} end {number}" for number in range(3)]
     twins: dict[str, str] = {}
     for r in found["rounds"]:
@@ -180,7 +181,7 @@ def open_file(visitor: Visitor, name: str, raw: bytes) -> None:
 
 @pytest.fixture(scope="module")
 def hostile_traces(browser: Browser, url: str) -> list[dict[str, Any]]:
-    """Recordings whose every text is one of the corpus."""
+    """Recordings in which every text is from the corpus."""
     context = browser.new_context()
     visitor = Visitor(context.new_page())
     visitor.page.goto(url)
@@ -267,7 +268,7 @@ def test_addresses(visit: Visit, first: int) -> None:
 def test_the_whole_corpus_in_an_address(visit: Visit) -> None:
     prompt = " ".join(CORPUS).replace("\x00", "")[:1900]
     visitor = visit_watched(visit, f"?prompt={quote(prompt)}&length=4")
-    shown = prompt.replace("\r\n", "\n")  # as every text field has it
+    shown = prompt.replace("\r\n", "\n")  # as in every text field
     expect(visitor.page.get_by_label("Prompt", exact=True)).to_have_value(shown)
     visitor.run()
     check_unharmed(visitor.page)

@@ -1,4 +1,4 @@
-"""The whole page as on ZeroGPU: runs on lent GPUs, and recordings where none is to be had."""
+"""The whole page as on ZeroGPU: runs on lent GPUs, and recordings if no GPU is available."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def test_without_quota_a_recording_plays_and_the_page_says_why(
     expect(visitor.player).to_have_attribute("data-source", "recording")
     expect(visitor.page.locator("[data-badge]")).to_contain_text("live failed")
     visitor.state("running")
-    expect(notice).to_contain_text("used up")  # also while the recording plays
+    expect(notice).to_contain_text("used up")  # even while the recording plays
     assert visitor.trace()["rounds"]

@@ -1,4 +1,4 @@
-"""The page around a run: mistakes get a sentence, it fits, keys work."""
+"""The page around a run: mistakes get a sentence, the layout fits, keys work."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ OUTCOMES = """() => [...document.querySelectorAll("[data-lane=speculative] [data
 IS_DARK = "document.body.classList.contains('dark')"
 FITS = """(both) => { const { scrollWidth, scrollHeight } = document.documentElement;
   return scrollWidth <= innerWidth && (!both || scrollHeight <= innerHeight); }"""
-# Labels of the legend, of the small charts and of the buttons below the large one that are wider
-# than their place, when each count has three digits.
+# Labels of the legend, of the small charts and of the buttons below the large chart that are too
+# wide for their space when each count has three digits.
 CUT = """() => {
   document.querySelectorAll("[data-count]").forEach((count) => { count.textContent = "188"; });
   document.querySelectorAll(".sv-next button").forEach((button) => { button.hidden = false; });
@@ -85,7 +85,7 @@ def test_the_page_fits(visit: Visit) -> None:
 
 
 def check_fits(visitor: Visitor) -> None:
-    """No screen scrolls sideways, and none of a computer does at all."""
+    """Check that no screen scrolls sideways, and that desktop screens do not scroll at all."""
     for width, height in ((1440, 900), (390, 844), (1366, 650)):
         visitor.page.set_viewport_size({"width": width, "height": height})
         wait_for(visitor.page, FITS, arg=width > 1000)
@@ -107,7 +107,7 @@ def test_keys_play_step_and_stay_silent_while_typing(visitor: Visitor) -> None:
     page.keyboard.press("Shift+ArrowLeft")
     page.keyboard.press("Shift+ArrowLeft")
     assert page.evaluate(place) < total
-    page.locator("[data-speed]").select_option("0.02")  # so that it still runs when it is paused
+    page.locator("[data-speed]").select_option("0.02")  # so that it still runs at the pause
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("r")
     visitor.state("running")
@@ -250,7 +250,7 @@ def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor
 
 
 def test_labels_fit_where_the_fonts_do_not_come(visit: Visit) -> None:
-    """A busy server answers too late for fonts that a first visit does not wait for."""
+    """A first visit does not wait for fonts, and a busy server may answer too late."""
     page = visit().page
     page.route("**/fonts/**", lambda route: None)
     page.reload(wait_until="commit")
@@ -268,11 +268,11 @@ def test_labels_fit_where_the_fonts_do_not_come(visit: Visit) -> None:
         assert page.evaluate(CUT) == []
 
 
-# What opens a part of the page, the module that is then fetched, and what is shown of it.
+# An element that opens a part of the page, the module that is then fetched, and the opened element.
 PARTS = (
     (".t[data-index]", "race/card.js", ".sv-card"),
     ("[data-panel-open=why]", "panels/panels.js", ".sv-drawer"),
-    ("[data-explain]", "explain/steps.js", "dialog.sv-explain"),  # which another one imports
+    ("[data-explain]", "explain/steps.js", "dialog.sv-explain"),  # imported by another module
 )
 
 
@@ -297,7 +297,7 @@ def test_a_part_that_does_not_arrive_is_told_and_fetched_again(
         expect(page.locator(shown)).to_be_visible()
         page.keyboard.press("Escape")
         expect(page.locator(shown)).to_be_hidden()
-    # The browser tells of each part whenever it was held back, and of nothing else.
+    # The browser reports each blocked module every time, and nothing else.
     assert len(visitor.problems) == 2 * len(PARTS), visitor.problems
     assert all("Failed to load resource" in problem for problem in visitor.problems)
     visitor.problems.clear()
@@ -324,7 +324,7 @@ def test_a_prompt_of_several_lines_shows_its_first_and_grows_with_the_focus(
         page.locator(".sv-more-lines").click()
         expect(area).to_be_focused()
         expect(page.locator(".sv-more-lines")).to_be_hidden()
-        area.press("Enter")  # a run is not covered
+        area.press("Enter")  # the field must not cover a run
         assert area.evaluate(lines)[0] == 1
         wait_for(page, "(text) => window.specviz.trace?.header.prompt === text", CODE)
         visitor.state("ended")
@@ -352,7 +352,7 @@ def test_settings_close_by_esc_and_by_a_press_beside_them_and_cover_no_run(
     expect(panel).to_be_visible()
     page.locator(".sv-lanes").click(position={"x": 5, "y": 5})
     expect(panel).to_be_hidden()
-    # A run is seen beside them, or in their place.
+    # A run is visible next to the settings, or replaces them.
     for width, height in ((1440, 900), (1280, 720), (1000, 700), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         visitor.settings()

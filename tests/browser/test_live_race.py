@@ -1,4 +1,4 @@
-"""A run in a real browser: it streams, adds up, equals the metrics, stops, and stands apart."""
+"""A run in a real browser: it streams, its counts add up and equal the metrics, and it stops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specviz.runs.series import series
 MARKS = """(tokens) => tokens.map(({ classList, dataset }) =>
   classList.contains("own") ? "own" : dataset.outcome)"""
 
-# Beside a lane's text, where long words that grow are moved to the next line.
+# Layout shifts outside the lanes' texts, in which growing words move to the next line.
 MOVED = """() => new Promise((told) => {
   const inLane = ({ node }) =>
     !node || (node.closest ? node : node.parentElement)?.closest("[data-lane]");
@@ -56,7 +56,7 @@ def test_a_run_streams_into_both_lanes_and_its_counts_add_up(visitor: Visitor) -
     places = [int(token.get_attribute("data-index") or -1) for token in tokens.all()]
     assert places == list(range(len(drawn)))
     assert visitor.lane("baseline").locator("[data-outcome=bonus]").count() == 48
-    # Since the page was opened: what moves by itself, as a share of what is seen.
+    # Spontaneous layout shifts since the page was opened, as a share of the visible area.
     assert visitor.page.evaluate(MOVED) < 0.02
 
 
@@ -74,11 +74,11 @@ def test_every_number_equals_the_metrics_of_the_trace(
             said = visitor.page.locator("[data-identical]")
             expect(said).to_contain_text("24/24")
             sentences(said.inner_text())
-            check_drawer(visitor, trace)  # that of a sampled run: test_why
+            check_drawer(visitor, trace)  # test_why checks that of a sampled run
 
 
 def check_numbers(visitor: Visitor, trace: Trace) -> None:
-    """All numbers of the page are those of Python."""
+    """Check that all numbers of the page equal Python's."""
     metrics = compute_metrics(trace)
     shown = visitor.page.evaluate("window.specviz.metrics")
     for name, value in asdict(metrics).items():
@@ -95,7 +95,7 @@ def check_numbers(visitor: Visitor, trace: Trace) -> None:
 
 
 def check_drawer(visitor: Visitor, trace: Trace) -> None:
-    """So are those of the panel that explains the speed."""
+    """Check that the numbers of the panel that explains the speed equal Python's."""
     metrics = compute_metrics(trace)
     visitor.button("Why this speed?").click()
     for name in ("alpha", "tau", "tau_predicted", "c", "efficiency"):
@@ -107,7 +107,7 @@ def check_drawer(visitor: Visitor, trace: Trace) -> None:
 
 
 def approximately(value: Any) -> Any:
-    """Equal up to the rounding of sums, all the way down."""
+    """Compare nested values up to the rounding of sums."""
     if isinstance(value, dict):
         return {key: approximately(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -151,7 +151,7 @@ def test_run_again_replaces_a_run_that_is_under_way(visitor: Visitor) -> None:
     expect(visitor.lane("baseline").locator("[data-index='5']")).to_be_attached()
     visitor.set("number input for Length", 8)
     visitor.prompt("the mat")
-    # Stop stands where Run was. By itself the first run would take longer than this waits.
+    # Stop replaces Run. Without a stop, the first run would outlast this wait.
     visitor.page.get_by_label("Prompt", exact=True).press("Enter")
     wait_for(
         visitor.page, "window.specviz.trace?.header.prompt === 'the mat'", timeout=PATIENCE / 2
@@ -230,11 +230,11 @@ def test_a_fast_run_is_played_again_slowly_and_repeated_on_demand(visitor: Visit
     visitor.run()
     said = page.locator("[data-repeats]")
     page.get_by_role("button", name="Repeat ×5").click()
-    # On a busy machine some of so short runs may give no fair ratio; five there are in any case.
+    # On a busy machine some of these short runs may give no fair ratio, but there are always five.
     expect(said).to_contain_text(re.compile("median|no fair ratio"), timeout=PATIENCE)
     assert sum(map(int, re.findall(r"(\d) runs?\b", said.inner_text()))) == 5
     page.evaluate("window.isHurried = true")
     visitor.run()
-    visitor.state("running")  # by itself
+    visitor.state("running")  # without a key press
     expect(page.locator("[data-speed]")).not_to_have_value("1")
     assert page.evaluate("window.specviz.position < window.specviz.events")

@@ -1,4 +1,4 @@
-"""What a visitor sees of faults: a server that goes and comes back, a run that takes too long."""
+"""Faults as a visitor sees them: a server that stops and returns, a run that takes too long."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_server_that_is_started_anew_is_used_again(
     expect(notice).to_be_hidden()
     page.reload()
     page.wait_for_selector("[data-player][data-ready]")
-    assert page.evaluate("window.specviz.trace") is None  # a finished run is not brought back
+    assert page.evaluate("window.specviz.trace") is None  # a finished run is not restored
 
 
 def test_a_run_that_takes_too_long_says_why_it_ended(
@@ -75,7 +75,7 @@ def test_a_run_that_takes_too_long_says_why_it_ended(
     visitor.set("number input for Length", 512)
     visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
-    # On a busy machine that may be before the first round.
+    # On a busy machine the limit may come before the first round.
     notice = visitor.page.locator("[data-notice]")
     expect(notice).to_contain_text("may take 1 s", timeout=PATIENCE)
     sentences(notice.inner_text())

@@ -1,5 +1,5 @@
-"""A visit to the published pair, where it was fetched: a question is asked while the pair is being
-loaded, and answered with code that carries its marks."""
+"""A visit to the published pair, if it was fetched: a question is asked while the pair loads, and
+answered with code that has its marks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ pytestmark = [pytest.mark.browser, pytest.mark.real]
 
 SERVE = Path(__file__).resolve().parent / "serve_builtin.py"
 QUESTION = "Write a Python function that says whether a word is a palindrome, without comments."
-LENGTH = 32  # tokens: the answer has ended by then
+LENGTH = 32  # tokens: longer than the answer
 LONGEST = 10 * PATIENCE  # ms: two texts of a large model on a busy machine
-# The rows of code: what somebody gets who copies them, and their letters.
+# The rows of code: their copied text and their font.
 CODE = """() => [...document.querySelectorAll("[data-lane=speculative] [data-block=code]")].map(
   (row) => {
     getSelection().selectAllChildren(row);
@@ -40,7 +40,7 @@ CODE = """() => [...document.querySelectorAll("[data-lane=speculative] [data-blo
 
 @pytest.fixture(scope="module")
 def real_page() -> Iterator[str]:
-    """The page with the published pair, from files that were fetched."""
+    """The page with the published pair, from fetched files."""
     fetched_pair.fetched_files()
     with forked_page(
         SERVE,

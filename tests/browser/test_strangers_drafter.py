@@ -1,5 +1,5 @@
-"""A drafter that another package registers has a lane, words, a card and recordings on the page,
-and such a recording opens where the package is not installed."""
+"""A drafter of another package has a lane, words, a card and recordings on the page, and its
+recordings open where the package is not installed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ GUIDE = HERE.parent.parent / "docs" / "extending.md"
 
 @pytest.fixture(scope="module")
 def strange_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A page whose operator named the guide's example in SPECVIZ_PLUGINS."""
+    """A page with the guide's example in SPECVIZ_PLUGINS."""
     folder = tmp_path_factory.mktemp("plugin")
     (folder / "lasttoken.py").write_text(PLUGIN, "utf-8")
-    # This process has no such module.
+    # This process does not have the module.
     with forked_page(HERE / "serve.py", SPECVIZ_PLUGINS="lasttoken", PYTHONPATH=str(folder)) as url:
         yield url
 
@@ -45,7 +45,7 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     lane.locator("[data-outcome=rejected]").first.click()
     expect(page.locator(".sv-card")).to_be_visible()
     page.keyboard.press("Escape")
-    page.locator("[data-toggle-panel]").click()  # it lies over the menu
+    page.locator("[data-toggle-panel]").click()  # the panel covers the menu
     page.locator("[data-share] > summary").click()
     with page.expect_download(timeout=PATIENCE) as coming:
         visitor.button("Save this run (.json.gz)").click()
@@ -54,7 +54,7 @@ def test_a_strangers_drafter_races_is_explained_and_its_recording_opens_anywhere
     assert read_recording(raw).header.settings.drafter == "last-token"
 
     page.close()
-    other = visit()  # a page that has never heard of it
+    other = visit()  # a page without this drafter
     expect(other.page.get_by_role("radio", name="Last token", exact=True)).to_have_count(0)
     other.page.locator("[data-open]").set_input_files(
         {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}

@@ -1,4 +1,4 @@
-"""Taking a run away: the page that plays from disk, the tables, the pictures."""
+"""Exports of a run: the page that plays from disk, the tables, the pictures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from specviz.runs.tables import rounds_csv, tokens_csv
 from specviz.runs.uncertainty import uncertainty
 
 RECORDINGS = ASSETS / "recordings"
-# A film takes its twelve seconds on a clock that runs ahead.
+# A film takes twelve seconds; `HURRY` makes the clock run faster.
 HAS_PLOTLY = "performance.getEntriesByType('resource').some(({ name }) => name.includes('plotly'))"
 HURRY = """() => { const now = performance.now.bind(performance);
   performance.now = () => 20 * now(); }"""
-# Counts frames from before the first script of the page, which may keep the function.
+# Count frames, starting before the page's first script, which may store the function.
 NOTED_FRAMES = """(() => {
   const next = window.requestAnimationFrame.bind(window);
   window.framesAsked = 0;
@@ -46,7 +46,7 @@ FRAMES_UNTIL_REST = """async () => {
   }
   return counts;
 }"""
-# What is cut off in the verdict's place, and in the control of the speed.
+# Text that is cut off in the verdict, and in the speed control.
 CUT_OFF = """() => {
   const verdict = document.querySelector(".sv-verdict");
   const select = document.querySelector("[data-speed]");
@@ -60,7 +60,7 @@ CUT_OFF = """() => {
     ...(words > room + 1 ? ["speed"] : []),
   ];
 }"""
-# Puts the longest sentences that a run can get in the verdict's place, with doubt or without.
+# Put the longest sentences of any run into the verdict, with or without a doubt.
 SAID_AT_LENGTH = """async (isDoubted) => {
   const { detail, doubt } = await import("specviz/words/verdict.js");
   const root = document.querySelector("[data-player]");
@@ -82,7 +82,7 @@ SAID_AT_LENGTH = """async (isDoubted) => {
   root.toggleAttribute("data-doubted", isDoubted);
 }"""
 CAN_MP4 = "MediaRecorder.isTypeSupported('video/mp4;codecs=avc1.42E01E')"
-# What each picture of a film writes; one begins where the last ends, with its title.
+# Record the texts drawn in a film; each picture begins with its title.
 NOTED_WORDS = """() => {
   const { fillText } = CanvasRenderingContext2D.prototype;
   window.painted = [];
@@ -94,7 +94,7 @@ NOTED_WORDS = """() => {
 
 
 def taken(visitor: Visitor, name: str, folder: Path) -> Path:
-    """The file that an entry of the menu gives."""
+    """Save the file of an entry of the menu."""
     return taken_on(visitor.page, name, folder)
 
 
@@ -114,7 +114,7 @@ def taken_on(page: Page, name: str, folder: Path) -> Path:
 
 @pytest.fixture
 def offline(browser: Browser) -> Iterator[Page]:
-    """A window without a network, in which nothing may go wrong or be asked for."""
+    """A window without a network, in which nothing may fail or be requested."""
     context = browser.new_context(viewport={"width": 1440, "height": 900}, offline=True)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
@@ -193,7 +193,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     expect(offline.locator(".sv-drawer")).to_contain_text("needs the models")
     expect(offline.get_by_role("button", name="Draw")).to_have_count(0)
 
-    small = taken(visitor, "embed", tmp_path)  # fills a frame of any size, and plays there
+    small = taken(visitor, "embed", tmp_path)  # it fills a frame of any size and plays in it
     for width, height in ((720, 420), (360, 520)):
         offline.set_viewport_size({"width": width, "height": height})
         offline.goto(small.as_uri())
@@ -207,7 +207,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
 def test_cells_of_a_notebook_play_each_in_its_frame(
     offline: Page, tmp_path: Path, sentences: Sentences
 ) -> None:
-    """Two runs beside each other, one of them a text without a race."""
+    """There are two runs next to each other, one of them a text without a race."""
     race_of_two = Trace.load(RECORDINGS / "easy.json.gz")
     prefill = {"speculative": race_of_two.header.prefill_seconds["speculative"]}
     alone = Trace(
@@ -239,8 +239,8 @@ def per_second(rate: float) -> str:
 
 
 def check_film(film: Path, can_mp4: bool) -> None:
-    """MP4 where the browser can: slides and phones play it. A WebM says how long it is, so that it
-    can be sought."""
+    """Check that a film is MP4 if the browser can record it, which slides and phones play. A WebM
+    must have its duration, so that players can seek."""
     data = film.read_bytes()
     assert len(data) > 10_000
     if can_mp4:
@@ -251,7 +251,8 @@ def check_film(film: Path, can_mp4: bool) -> None:
 
 
 def check_last_picture(painted: list[str], run: Trace) -> None:
-    """A film ends with the whole run: its ratio, both lanes' counts and speeds, and their text."""
+    """Check that a film ends with the whole run: its ratio, and both lanes' counts, speeds and
+    texts."""
     pace = next(place for place in reversed(range(len(painted))) if "played at" in painted[place])
     words = painted[pace:]
     m = compute_metrics(run)
@@ -268,7 +269,7 @@ def check_last_picture(painted: list[str], run: Trace) -> None:
     assert {"With drafts", "Target alone"} <= set(words)
     shown = "".join(words)
     assert run.lane("baseline")[-1].emitted[-1].text.split("\n")[-1].strip() in shown
-    assert painted.count("0 tokens · 0.00 s") >= 2  # and begins with none
+    assert painted.count("0 tokens · 0.00 s") >= 2  # and the film begins with no tokens
 
 
 def test_a_watched_server_shows_what_it_told_and_names_what_not(
@@ -308,7 +309,7 @@ def test_tables_and_pictures_of_the_shown_run(visitor: Visitor, tmp_path: Path) 
     trace = Trace.from_dict(visitor.run())
     assert taken(visitor, "tokens", tmp_path).read_bytes() == tokens_csv(trace).encode()
     assert taken(visitor, "rounds", tmp_path).read_bytes() == rounds_csv(trace).encode()
-    assert not visitor.page.evaluate(HAS_PLOTLY)  # 4 MB for those who want a picture
+    assert not visitor.page.evaluate(HAS_PLOTLY)  # 4 MB, only for those who want a picture
     picture = taken(visitor, "tokens.png", tmp_path).read_bytes()
     assert visitor.page.evaluate(HAS_PLOTLY)
     assert picture.startswith(b"\x89PNG") and len(picture) > 10_000

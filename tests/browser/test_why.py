@@ -1,4 +1,4 @@
-"""Why: cards, panels and the sampling experiment, their figures held against Python's."""
+"""Cards, panels and the sampling experiment, with figures compared to Python's."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def called(visitor: Visitor, module: str, function: str, *values: Any) -> Any:
 
 
 def card(visitor: Visitor, lane: str, index: int) -> str:
-    """What the card of a token says, opened by focus."""
-    visitor.page.mouse.move(0, 0)  # a token that scrolls below the mouse would open its own
-    visitor.page.keyboard.press("Escape")  # so that the browser takes the focus for a keyboard's
+    """Open the card of a token by focus, and return its sentence."""
+    visitor.page.mouse.move(0, 0)  # a token that scrolls under the mouse would open its own card
+    visitor.page.keyboard.press("Escape")  # so that the browser treats the focus as a keyboard's
     visitor.lane(lane).locator(f"[data-index='{index}']").focus()
     expect(visitor.page.locator(".sv-card")).to_be_visible()
     return visitor.page.locator(".sv-card-reason").inner_text().replace("\u00a0", " ")
 
 
 def tokens_of(trace: Trace) -> list[tuple[Token, list[Token]]]:
-    """The tokens of the lane with drafts in their order on the page, each with its round's."""
+    """The tokens of the lane with drafts in page order, each with all tokens of its round."""
     shown = []
     for r in trace.lane("speculative"):
         own = [t for t in r.emitted if t.outcome != "accepted"]
@@ -47,7 +47,7 @@ def tokens_of(trace: Trace) -> list[tuple[Token, list[Token]]]:
 
 
 def figures(token: Token, around: list[Token]) -> list[str]:
-    """What the sentence about a sampled token must hold, from the token's own numbers."""
+    """The expected parts of the sentence on a sampled token, from the token's own numbers."""
     own, word = around[-1], visible(token.text)
     p, q = token.p, token.q
     if token.outcome == "ignored":
@@ -70,7 +70,7 @@ def figures(token: Token, around: list[Token]) -> list[str]:
 
 
 def check_odds(said: str, token: Token) -> None:
-    """The odds and the draw, where a sentence names them, are the token's own, rounded."""
+    """Check that the odds and the draw in a sentence, if any, are the token's, rounded."""
     found = re.search(r"([\d.]+); the draw was ([\d.]+),", said)
     if found is None:
         assert "the draw was" not in said
@@ -98,12 +98,12 @@ def test_every_outcome_has_its_sentence(visitor: Visitor, width: int, height: in
         for figure in figures(token, around):
             assert figure in said, kind
         check_odds(said, token)
-        if token.outcome == "corrected":  # it stands where the rejected one stood
+        if token.outcome == "corrected":  # it replaces the rejected token
             fell = next(i for i, other in enumerate(around) if other.outcome == "rejected")
             title = visitor.page.locator(".sv-card-title small")
             assert title.inner_text().endswith(f", place {fell + 1}")
             expect(visitor.page.locator(".sv-card-numbers")).not_to_contain_text("min(1")
-        wait_for(visitor.page, INSIDE)  # where it stays once the page has scrolled
+        wait_for(visitor.page, INSIDE)  # it stays inside once the page has scrolled
         listed = visitor.page.locator(".sv-card-lists ol")
         wanted = [token.top_q, token.top_p, token.top_residual]
         assert listed.count() == sum(bool(choices) for choices in wanted)
@@ -205,7 +205,7 @@ def test_draws_in_both_lanes_end_in_a_p_value(visitor: Visitor) -> None:
     page.locator("[data-panel-open=same]").click()
     drawer = page.get_by_role("dialog", name="the same text")
     expect(drawer).to_contain_text("same chances")
-    # The first experiment has to last until it is stopped; the other asks for fewer draws.
+    # The first experiment must last until it is stopped; the other requests fewer draws.
     drawer.get_by_role("button", name=re.compile("^Draw")).click()
     drawer.get_by_role("button", name="Stop drawing").click()
     expect(drawer).to_contain_text("Stopped before")
@@ -221,7 +221,7 @@ def test_draws_in_both_lanes_end_in_a_p_value(visitor: Visitor) -> None:
         assert 0 < sum(map(int, counts)) <= 40
     page.keyboard.press("Escape")
     visitor.set("number input for Top-k", 0)
-    visitor.run()  # the engine is free again
+    visitor.run()  # so the engine is free again
 
 
 def few_draws(route: Route) -> None:

@@ -1,4 +1,4 @@
-"""The page with recordings: the first two presets have one each."""
+"""Fixtures: the page with recordings, one for each of the first two presets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RUNS = (
 
 
 def lasting(run: Trace) -> Trace:
-    """The run on slower clocks: it plays for half a minute or more, and so does not end while a
-    test is stalled. A power of two, so that all sums stay exact."""
+    """The run with slower clocks: it plays for at least half a minute, so it does not end while a
+    test is stalled. The factor is a power of two, so that all sums stay exact."""
     slower = 2.0 ** math.ceil(math.log2(32 / max(r.clock for r in run.rounds)))
     timed = ("draft_seconds", "verify_seconds", "overhead_seconds", "clock", "wall")
     rounds = [replace(r, **{name: slower * getattr(r, name) for name in timed}) for r in run.rounds]
@@ -32,7 +32,7 @@ def lasting(run: Trace) -> Trace:
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of recordings, made by a small random pair."""
+    """A folder of recordings of a small random pair."""
     folder = tmp_path_factory.mktemp("recordings")
     pair = small_pair("builtin")
     for preset, settings in zip(presets_of("builtin"), RUNS, strict=False):
@@ -49,6 +49,6 @@ def names() -> list[str]:
 
 @pytest.fixture(scope="session")
 def url(shelf: Path) -> Iterator[str]:
-    """A page that has recordings."""
+    """A page with recordings."""
     with forked_page(SERVE, str(shelf)) as address:
         yield address

@@ -1,4 +1,4 @@
-"""A page whose usual pair is not on this machine yet: serve_awaited.py RECORDINGS WHEELS."""
+"""Serve a page whose usual pair is not on this machine yet: serve_awaited.py RECORDINGS WHEELS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import awaited_row  # in tests/helpers, which `serve` adds
+import awaited_row  # in tests/helpers, which `serve` adds to the path
 from serve import fork_the_doctor, small_pair, unhurried
 
 from specviz import Pair

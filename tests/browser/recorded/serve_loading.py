@@ -1,4 +1,4 @@
-"""A page whose pair is loaded when a file is there: serve_loading.py RECORDINGS GATE."""
+"""Serve a page whose pair is loaded once a file exists: serve_loading.py RECORDINGS GATE."""
 
 from __future__ import annotations
 

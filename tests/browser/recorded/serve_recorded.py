@@ -1,4 +1,4 @@
-"""The page of the browser tests, with the recordings of a folder: serve_recorded.py FOLDER."""
+"""Serve the page of the browser tests with the recordings of a folder: serve_recorded.py FOLDER."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNLUCKY = 13  # the seed of a run that fails in the middle
 
 
 def unlucky(pair: Any, prompt: str, settings: Settings) -> Iterator[Event]:
-    """A race that fails after some rounds if its seed says so."""
+    """A race that fails after some rounds if its seed is `UNLUCKY`."""
     for place, event in enumerate(unhurried(pair, prompt, settings)):
         if settings.seed == UNLUCKY and place == 8:
             raise RuntimeError("this run was meant to fail")

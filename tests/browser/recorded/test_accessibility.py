@@ -1,4 +1,4 @@
-"""What axe-core finds wrong for people who do not see, hear or point: nothing, in every view."""
+"""axe-core finds no accessibility violation in any view."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from visitor import Visit, Visitor, wait_for
 
 ALL = {"resultTypes": ["violations"]}
-COLOURS = {**ALL, "runOnly": {"type": "rule", "values": ["color-contrast"]}}  # a theme has no more
+COLOURS = {**ALL, "runOnly": {"type": "rule", "values": ["color-contrast"]}}  # only this varies
 FADES = "() => document.getAnimations().every((one) => one.playState !== 'running')"
 
 
@@ -47,14 +47,14 @@ def open_views(visitor: Visitor) -> Iterator[str]:
 
 
 def violations(page: Page, options: dict[str, object]) -> list[str]:
-    """What is wrong and where, a line each."""
+    """The violations with their elements, one per line."""
     wait_for(page, FADES)
     found = page.evaluate("(options) => axe.run(options)", options)["violations"]
     return [f"{one['id']}: {node['target']}" for one in found for node in one["nodes"]]
 
 
 def turn_theme(page: Page) -> None:
-    """Also where its button is hidden, or lies below a dialog."""
+    """Switch the theme, even if its button is hidden or covered by a dialog."""
     page.locator("[data-toggle-theme]").dispatch_event("click")
 
 
@@ -73,7 +73,7 @@ def test_no_view_has_a_violation(visit: Visit) -> None:
     assert len(found) == 14 and not any(found.values()), found
 
 
-# WCAG 2.2 of the notice's own colours; both are opaque.
+# The contrast of the notice's own colours by WCAG 2.2; both are opaque.
 CONTRAST = """(node) => {
   const { color, backgroundColor } = getComputedStyle(node);
   const luminance = (colour) => {

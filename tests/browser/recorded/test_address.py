@@ -1,4 +1,4 @@
-"""The address says what is shown: there and back, and never more than that."""
+"""The address describes the shown state, in both directions, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}${7*7}<script>alert(2)</script>"
 
 
 def query_of(page: Page) -> dict[str, str]:
-    query = page.evaluate("location.search.slice(1)")  # page.url may be told later
+    query = page.evaluate("location.search.slice(1)")  # page.url may be updated later
     return {name: found[0] for name, found in parse_qs(query).items()}
 
 
@@ -34,14 +34,14 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     visitor = visit(query="?" + "&".join(f"{name}={value}" for name, value in asked.items()))
     visitor.state("running")
     page = visitor.page
-    # It is written a moment after the last change, the settings before what is shown.
+    # It is written a moment after the last change, with the settings before the shown run.
     wait_for(
         page,
         "[...new URLSearchParams(location.search).keys()].join().endsWith('seed,recording,theme')",
     )
     assert query_of(page) == asked
     assert page.evaluate("document.body.classList.contains('dark')")
-    assert settings(visitor.trace()["header"])["gamma"] == 3  # the recording's, by chance too
+    assert settings(visitor.trace()["header"])["gamma"] == 3  # as the recording happens to have
     expect(page.locator("[data-toggle-panel]")).to_have_attribute(
         "title", "γ 3 · T 0.35 · 20 tokens"
     )
@@ -50,7 +50,7 @@ def test_what_an_address_asks_is_shown_and_written_back(visit: Visit, names: lis
     assert {name: asked[name] for name in wanted} == wanted
     assert (asked["seed"], asked["drafter"]) == (11, "none")
 
-    wait_for(page, "!location.search.includes('recording')")  # a live run is on show
+    wait_for(page, "!location.search.includes('recording')")  # a live run is shown
     page.locator("[data-toggle-theme]").click()
     visitor.prompt("a text of my own & more")
     wait_for(page, "location.search.includes('prompt')")

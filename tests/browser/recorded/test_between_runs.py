@@ -1,4 +1,5 @@
-"""What is shown is of the prompt and the settings above it, or is faded and says that it is not."""
+"""The shown run matches the prompt and settings above it, or it is faded and says that it does
+not."""
 
 from __future__ import annotations
 
@@ -6,14 +7,14 @@ from playwright.sync_api import expect
 from sentences import Sentences
 from visitor import Visit, Visitor
 
-# The size of its letters, and that of the largest sentence beside it.
+# The font size of an element, and that of the sentence about the texts.
 LETTERS = """(node) => [node, document.querySelector("[data-identical]")]
   .map((one) => parseFloat(getComputedStyle(one).fontSize))"""
 OWN = "A prompt that nobody has recorded"
 
 
 def check_faded(visitor: Visitor, word: str) -> str:
-    """What is said of the faded run, by the word that tells why."""
+    """Check that the run is faded, with a sentence that contains `word`; return the sentence."""
     stale = visitor.page.locator("[data-stale]")
     for width in (390, 1440):
         visitor.page.set_viewport_size({"width": width, "height": 844})

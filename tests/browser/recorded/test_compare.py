@@ -1,4 +1,4 @@
-"""Two runs side by side, and the stage's questions: their figures are those of the recordings."""
+"""Two runs side by side, and the stage's questions, with the figures of the recordings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXTS = """async (written) => {
 
 
 def mean_seconds(trace: Trace, lane: Lane) -> float:
-    """Of a round of a lane."""
+    """The mean seconds of a round of a lane."""
     taken = [r.draft_seconds + r.verify_seconds + r.overhead_seconds for r in trace.lane(lane)]
     return sum(taken) / len(taken)
 
@@ -69,7 +69,7 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
         assert shown[row] == [f"{getattr(one, name):.2f}" for one in both], name
     for row, lane in enumerate(LANES, start=5):
         speeds = [one.tokens_per_second[lane] for one in both]
-        assert list(map(float, shown[row])) == pytest.approx(speeds, abs=0.051)  # below 20
+        assert list(map(float, shown[row])) == pytest.approx(speeds, abs=0.051)  # one decimal
     assert shown[-1] == ["64", "40"]
     lead = dialog.locator(".sv-lead")
     expect(lead).to_contain_text(f"Earlier recording: {ours.speedup:.2f} times as fast as")
@@ -88,7 +88,7 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
 
-    visitor.page.keyboard.press("1")  # shown before: the same two, the other way round
+    visitor.page.keyboard.press("1")  # shown before: the same two runs in the other order
     wait_for(page, "window.specviz.trace.header.settings.gamma === 4")
     page.keyboard.press("c")
     assert page.evaluate(FIGURES)[-1] == ["40", "64"]
@@ -128,6 +128,6 @@ def test_a_question_is_asked_guessed_and_answered_by_its_run(
     expect(asked).to_contain_text("Is that α?")
     page.keyboard.press("PageDown")
     expect(answer).to_contain_text(right)
-    page.keyboard.press("1")  # another run: what was said is not about it
+    page.keyboard.press("1")  # another run, to which the answer does not apply
     expect(answer).to_be_hidden()
     expect(page.locator("h1")).to_be_visible()

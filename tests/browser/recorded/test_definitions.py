@@ -1,4 +1,5 @@
-"""What the words of the page mean: said on every caption, to whoever points, taps or listens."""
+"""Definitions of the page's words: available at every caption by pointing, tapping or a screen
+reader."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 from visitor import Visitor
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
-# A caption of the page and what its sentence must say.
+# Captions of the page, and a part of their sentences.
 SAID = {
     "[data-line=alpha] figcaption": "share that it accepted",
     "[data-line=tau] figcaption": "tokens written per pass",
@@ -52,7 +53,7 @@ def test_a_tap_on_a_phone_says_it_too(visitor: Visitor) -> None:
     page = visitor.page
     page.set_viewport_size(PHONE)
     for place, said in SAID.items():
-        # As a finger does it: no pointer hovers before.
+        # Like a finger: no pointer hovers before.
         caption(page, place).scroll_into_view_if_needed()
         caption(page, place).dispatch_event("click")
         expect(sentence(page)).to_contain_text(said)
@@ -69,7 +70,7 @@ def test_a_sentence_stays_while_a_lane_scrolls_and_goes_when_its_caption_moves(
     said = sentence(page)
     caption(page, "[data-lane=speculative] h2").dispatch_event("click")
     expect(said).to_be_visible()
-    # A lane follows its text, all the time that it writes.
+    # A lane scrolls with its text as long as it writes.
     page.locator("[data-lane=speculative] [data-outcome]").first.dispatch_event("scroll")
     visitor.drawn()
     expect(said).to_be_visible()

@@ -1,4 +1,5 @@
-"""One round, slowly: every number is the trace's, and nobody needs a mouse or eyes for it."""
+"""One round, slowly: every number is the trace's, and it works without a mouse and without
+sight."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ WIDTHS = """all => all.map((row) => [...row.querySelectorAll("i")]
 
 
 def rows(part: Locator, selector: str) -> list[list[str]]:
-    """The texts of each row's cells."""
+    """The texts of the cells in each row."""
     texts = part.locator(selector).evaluate_all(ROWS)
     return [[text.replace("\u00a0", " ") for text in row if text] for row in texts]
 
 
 def listed(choices: tuple[Choice, ...], token: Token, own: float | None) -> list[list[str]]:
-    """The rows of a list of bars, the token's own among them or after them."""
+    """The expected rows of a list of bars, with the token's own row among them or after them."""
     shown = [[visible(c.text), chance(c.probability)] for c in choices]
     if own is not None and all(c.id != token.id for c in choices):
         shown.append([visible(token.text), chance(own)])
@@ -39,7 +40,7 @@ def seconds_of(r: Round) -> float:
 
 
 def known_chances(token: Token, own: Token) -> dict[int, tuple[str, float, float]]:
-    """The tokens of a judged place whose p and q both follow from the trace."""
+    """The tokens at a judged position whose p and q both follow from the trace."""
     texts: dict[int, str] = {}
     p: dict[int, float] = {}
     q: dict[int, float] = {}
@@ -74,7 +75,7 @@ def check_places(body: Locator, r: Round, *, read: bool) -> None:
 
 
 def check_verdict(body: Locator, token: Token, own: Token) -> None:
-    """The line from 0 to 1 and the two distributions."""
+    """Check the line from 0 to 1 and the two distributions."""
     p, q, u = token.p, token.q, token.u
     assert p is not None and q is not None and u is not None
     keep = min(1, p / q)
@@ -93,7 +94,7 @@ def check_verdict(body: Locator, token: Token, own: Token) -> None:
 
 
 def check_overlay(body: Locator, token: Token, own: Token) -> None:
-    """p over q: the rows are the trace's, and with all others they add up to p, q and beta."""
+    """Check p over q: the rows are the trace's, and with the rest they add up to p, q and beta."""
     known = known_chances(token, own)
     words = {i: [visible(text), chance(p), chance(q)] for i, (text, p, q) in known.items()}
     *shown, rest = rows(body, ".sx-overlay tr:not(:first-child)")
@@ -122,7 +123,8 @@ def check_balance(said: str, r: Round, trace: Trace) -> None:
 
 
 def walk(visitor: Visitor, check: Callable[[str, str, Locator], None]) -> list[str]:
-    """The chapters of the round that is open, each step checked, by the arrow key."""
+    """Go through the steps of the open round with the arrow key, check each, and return the
+    chapters."""
     dialog = visitor.page.locator(DIALOG)
     chapters: list[str] = []
     while True:
@@ -136,7 +138,7 @@ def walk(visitor: Visitor, check: Callable[[str, str, Locator], None]) -> list[s
 
 
 def open_round(visitor: Visitor, r: Round) -> None:
-    """By keyboard: focus on one of its tokens, then E."""
+    """Open a round by keyboard: focus on one of its tokens, then E."""
     token = visitor.lane(r.lane).locator(f"[data-round='{r.index}']").first
     token.focus()
     visitor.page.keyboard.press("e")
@@ -145,7 +147,7 @@ def open_round(visitor: Visitor, r: Round) -> None:
 
 
 def to_the_end(visitor: Visitor, gamma: int = 4) -> Trace:
-    """The recording with this gamma, of one of the first two presets, shown as a whole."""
+    """Show the whole recording of the first two presets that has this gamma."""
     visitor.page.keyboard.press("1" if gamma == 4 else "2")
     wait_for(
         visitor.page, "(gamma) => window.specviz.trace?.header.settings.gamma === gamma", gamma
@@ -207,7 +209,7 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visitor: Visitor) -> No
         if chapter == "Judge":
             token = next(places)
             first = token.top_p[0]
-            kept = token.id == first.id  # a character may be split over two tokens' texts
+            kept = token.id == first.id  # a character may be split over two tokens
             assert f"“{visible(token.text if kept else first.text)}”" in said
             assert kept == ("so it is accepted" in said)
             assert rows(body, ".is-p li") == listed(token.top_p, token, token.soft_p)
@@ -221,7 +223,7 @@ def test_greedy_and_baseline_rounds_are_told_more_simply(visitor: Visitor) -> No
     assert rows(dialog, ".is-p li") == listed(alone.emitted[0].top_p, alone.emitted[0], None)
     expect(dialog.locator(".sx-sentence")).to_contain_text("One pass")
     page.keyboard.press("Escape")
-    expect(page.locator("#topbar")).to_be_hidden()  # still the stage
+    expect(page.locator("#topbar")).to_be_hidden()  # the stage is still shown
     page.keyboard.press("s")
     expect(page.locator("#topbar")).to_be_visible()
 
@@ -237,7 +239,7 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visitor: Visitor) -> None:
     sentence = dialog.locator(".sx-sentence")
     first = sentence.inner_text()
     page.keyboard.press("Enter")
-    expect(sentence).not_to_have_text(first)  # the same element: it is read aloud
+    expect(sentence).not_to_have_text(first)  # the same element, so it is read aloud
     page.keyboard.press("ArrowLeft")
     expect(sentence).to_have_text(first)
     page.keyboard.press("Shift+ArrowLeft")
@@ -269,7 +271,7 @@ def test_a_round_is_read_by_keyboard_and_by_ear(visitor: Visitor) -> None:
     page.keyboard.press("r")
     visitor.state("running")
     page.get_by_role("button", name="Step by step").click()
-    visitor.state("paused")  # the race waits for its reader
+    visitor.state("paused")  # the race is paused meanwhile
     dialog = page.get_by_role("dialog", name=re.compile("slowly"))
     dialog.get_by_role("button", name="Play").press("Enter")
     expect(dialog.get_by_role("button", name="Pause")).to_have_attribute("aria-pressed", "true")
@@ -283,7 +285,7 @@ def test_one_round_is_played_slowly_and_pauses_at_its_end(visitor: Visitor) -> N
     visitor.button("Slow down one round").click()
     for phase in ("guess", "check", "verdict"):
         expect(visitor.player).to_have_attribute("data-told", phase)
-        if phase == "check":  # all guesses are there, none of them is judged
+        if phase == "check":  # all guesses are visible, and none is judged
             tokens = page.locator("[data-lane=speculative] .t.pending")
             guesses = tokens.all_text_contents()
     visitor.state("paused")
@@ -317,7 +319,7 @@ def test_step_by_step_begins_at_a_round_with_a_rejection(visitor: Visitor) -> No
     assert "rejected" in outcomes
     page.keyboard.press("Escape")
 
-    # Whoever holds the playhead at a round asks for that one.
+    # With the playhead held at a round, the key opens that round.
     page.keyboard.press("Home")
     page.locator("[data-scrub]").fill("0")
     page.evaluate("document.activeElement?.blur()")
@@ -328,7 +330,7 @@ def test_step_by_step_begins_at_a_round_with_a_rejection(visitor: Visitor) -> No
 
 
 def test_the_figure_of_a_round_cuts_no_line(visitor: Visitor) -> None:
-    """Whatever letters its viewer has: with those of another font lines are a quarter wider."""
+    """This holds for other fonts too, whose lines may be a quarter wider."""
     to_the_end(visitor)
     widths = visitor.page.evaluate(
         """async () => {

@@ -21,7 +21,7 @@ SERVE = Path(__file__).resolve().parent / "serve_awaited.py"
 
 @pytest.fixture
 def fresh(shelf: Path, names: list[str], tmp_path: Path) -> Iterator[str]:
-    """A page on such a machine, with a recording of the pair that it lacks."""
+    """A page on a machine without the pair, with a recording of that pair."""
     run = Trace.load(shelf / f"{names[0]}.json.gz")
     draft = {"speculative": {**(run.header.drafts["speculative"] or {}), "name": "Small-0.5B"}}
     target = {**run.header.target, "name": "Large-1.5B"}
@@ -38,7 +38,7 @@ def fresh(shelf: Path, names: list[str], tmp_path: Path) -> Iterator[str]:
 
 
 def check_that_a_stranger_gets_no_button(visitor: Visitor) -> str:
-    """What a stranger is told in the place of the button."""
+    """Check that a stranger gets no button; return the sentence that replaces it."""
     page, bar = visitor.page, visitor.page.locator(".sv-get")
     page.set_extra_http_headers({"X-Forwarded-For": "192.168.1.7"})
     page.reload()
@@ -66,7 +66,7 @@ def test_a_newcomer_sees_the_best_first_and_gets_it_with_one_press_and_a_strange
     expect(bar).to_contain_text("This is a recording")
     sentences(bar.inner_text(), measured=True)
 
-    # Run at once races the pair that is here.
+    # A run before the fetch uses the pair that is already here.
     visitor.set("number input for Length", 8)
     page.keyboard.press("Escape")
     trace = visitor.run()

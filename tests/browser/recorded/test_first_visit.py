@@ -1,4 +1,4 @@
-"""What a browser that has nothing of the page fetches for it."""
+"""The files that a browser fetches on its first visit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from visitor import Visitor
 
 MAX_RESPONSES = 50
-MAX_BYTES = 450_000  # as they are sent: compressed, with their heads
+MAX_BYTES = 450_000  # as sent: compressed, with headers
 
 FETCHED = """() => ["navigation", "resource"].flatMap((type) =>
     performance.getEntriesByType(type).map((entry) => [entry.name, entry.transferSize]))"""
@@ -23,7 +23,7 @@ def test_a_first_visit_fetches_little_nothing_twice_and_leaves_the_address_plain
     visitor.ready()
     fetched = visitor.page.evaluate(FETCHED)
     visitor.state("running")
-    visitor.page.wait_for_timeout(800)  # ms; settings that were changed would be written by then
+    visitor.page.wait_for_timeout(800)  # ms; changed settings would be written by then
     assert urlsplit(visitor.page.url).query == ""
     context.close()
     addresses = [address for address, _ in fetched]

@@ -1,4 +1,4 @@
-"""A page with a pair of its own: what is said while it loads, and what its models are called."""
+"""A page with its own pair: the sentences while it loads, and the names of its models."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ TITLE = "Large-1.5B + Small-0.5B"
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A file: the pair is loaded once it is there."""
+    """The file at whose creation the pair is loaded."""
     return tmp_path / "open"
 
 
 @pytest.fixture
 def own(shelf: Path, gate: Path, tmp_path: Path) -> Iterator[str]:
-    """A page that loads a pair of its own, with recordings of another one."""
+    """A page that loads its own pair, with recordings of another one."""
     with forked_page(SERVE, str(shelf), str(gate), SPECVIZ_CACHE=str(tmp_path)) as address:
         yield address
 
 
 def check_pending(visitor: Visitor, prompt: str) -> None:
-    """The page shows a run that has not begun, and nothing of another one."""
+    """Check that the page shows a run that has not begun, and nothing of another run."""
     page = visitor.page
     for name in LANES:
         lane = visitor.lane(name)
@@ -65,7 +65,7 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     expect(page.locator("[data-differs]")).to_contain_text(f"pair {TITLE}")
     expect(page.locator("[data-stale]")).to_contain_text("Recording")
 
-    # A run that is asked for meanwhile starts when the pair is there.
+    # A run that is requested meanwhile starts once the pair is loaded.
     visitor.prompt("take your time")
     visitor.set("number input for Length", 48)
     visitor.button("Run").click()
@@ -74,7 +74,7 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     sentences(phase.inner_text(), measured=True)
     check_pending(visitor, "take your time")
 
-    # Stopped before anything came of it, it leaves what was shown, and that is not its own.
+    # If it is stopped before its first event, the old run stays, which is of another prompt.
     visitor.button("Stop").click()
     expect(visitor.lane("baseline").locator("[data-index]")).not_to_have_count(0)
     expect(visitor.player).to_have_attribute("data-faded", "")
@@ -87,7 +87,7 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     expect(phase).to_contain_text("Your run starts")
     page.reload()
     visitor.ready()
-    visitor.problems.clear()  # of Gradio's: the stream of the run was cut off
+    visitor.problems.clear()  # from Gradio: the run's stream was interrupted
     expect(notice).to_contain_text("ended your run")
     sentences(notice.inner_text(), measured=True)
     expect(visitor.player).to_have_attribute("data-faded", "")
@@ -101,11 +101,11 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     expect(visitor.player).not_to_have_attribute("data-faded", "")
     expect(page.locator(".sv-pending")).to_have_count(0)
 
-    # A reload ends the run; what had arrived is of that very pair.
+    # A reload ends the run; the received part is of the same pair.
     visitor.playing()
     page.reload()
     visitor.ready()
-    visitor.problems.clear()  # of Gradio's: the stream of the run was cut off
+    visitor.problems.clear()  # from Gradio: the run's stream was interrupted
     expect(page.locator("[data-badge]")).to_contain_text("interrupted")
     said = page.locator(".sv-verdict").inner_text()
     assert "nterrupted" in said and not re.search("writing|left|so far", said), said
@@ -114,4 +114,4 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     page.locator("#presets .preset").nth(1).click()
     expect(notice).to_contain_text("of another pair:")
     sentences(notice.inner_text())
-    page.close()  # before its server, which it asks now and then
+    page.close()  # before its server, which it polls

@@ -1,4 +1,4 @@
-"""The page on screens that are held in a hand."""
+"""The page on screens of phones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LANES = """() => ["speculative", "baseline"].map((name) => {
 
 
 def lanes(visitor: Visitor, width: int, height: int) -> list[dict[str, float]]:
-    """Where both lanes are on a screen of this size."""
+    """The positions of both lanes on a screen of this size."""
     visitor.page.set_viewport_size({"width": width, "height": height})
     visitor.page.evaluate("scrollTo(0, 0)")
     visitor.drawn()
@@ -49,7 +49,7 @@ def test_a_thumb_takes_hold_of_the_scrubber(visitor: Visitor) -> None:
             "(share) => Math.abs(window.specviz.position / window.specviz.events - share) < 0.1",
             arg=share,
         )
-    # What the button says is not seen any more, but still its name.
+    # The button's text is hidden now, but it is still the button's name.
     slow = page.get_by_role("button", name="Slow down", exact=True)
     assert (slow.bounding_box() or {"width": 0})["width"] >= 44
 
@@ -62,7 +62,7 @@ def test_lanes_stand_side_by_side_from_700_pixels_on(visitor: Visitor) -> None:
     assert ours["bottom"] < alone["top"]
 
 
-# What lies under playback, beside its card or beside the window.
+# Elements that are hidden under the playback bar, or outside their card or the window.
 FAULTS = """() => {
   const faults = [];
   const box = (node) => node.getBoundingClientRect();
@@ -96,7 +96,7 @@ FAULTS = """() => {
 
 
 def test_no_window_is_too_low_or_too_narrow(visitor: Visitor) -> None:
-    """Also at 150 %, where a window of 1440 x 900 is one of 960 x 600."""
+    """This includes a zoom of 150 %, with which a window of 1440 x 900 becomes one of 960 x 600."""
     page = visitor.page
     wait_for(page, "window.specviz.events > 0")
     page.keyboard.press("End")

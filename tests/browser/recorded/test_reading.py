@@ -1,4 +1,4 @@
-"""How the text of a lane reads: code as code, and the text alone without its marks."""
+"""The text of a lane: code is shown as code, and the text can be shown without its marks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specviz import Trace
 
 CODE = (
     ("+Here", "+ it is", "*:\n\n"),
-    ("-def", "~ f", ">``"),  # a fence in two tokens, behind a refused guess
+    ("-def", "~ f", ">``"),  # a fence in two tokens, after a rejected guess
     ("+`python", "+\n", "+def f(s):\n", "*    "),
     ("- raise s", "~;\n", ">return s"),
     ("-;\n", "~}", ">\n\n"),
@@ -26,12 +26,12 @@ CODE = (
 )
 WRAPPED = (
     ("+```python", "+\n", "*def f(first, second):\n"),
-    ("-        ", "~else", ">    "),  # a rejected guess of a deeper indentation moves no line
+    ("-        ", "~else", ">    "),  # this rejected indentation moves no line
     ("+return", "+ first + second" * 12, "*\n"),
     ("+\t\t", "+print(first, second)" * 8, "*\n"),
 )
 LINES = ["``` python", "def f(s):", "    return s", "", "    # end", "```"]
-# The rows of a block of code: what was kept in them, their places and their letters.
+# The rows of a block of code: their accepted text, position and font.
 ROWS = """(lane) => {
   const rows = [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)];
   return rows.map((row) => {
@@ -46,7 +46,7 @@ ROWS = """(lane) => {
     };
   });
 }"""
-# Where each row of code begins, and where the lines do on which it goes on.
+# The left edges of each row of code and of its continuation lines.
 BEGINNINGS = """(lane) => {
   const rows = [...document.querySelectorAll(`[data-lane=${lane}] [data-block]`)];
   return rows.map((row) => {
@@ -59,8 +59,8 @@ BEGINNINGS = """(lane) => {
     return Object.values(lines);
   });
 }"""
-# Both lanes as they stand with the playhead at each of these places, but for which marks are full.
-# As text: many long strings take Playwright long to bring.
+# Both lanes with the playhead at each of these positions, except for which marks are full. They are
+# returned as one text, because Playwright transfers many long strings slowly.
 DRAWN_AT = """async (places) => {
   const drawn = () => [...document.querySelectorAll("[data-lane] .sv-stream > div")].map((text) => {
     const copy = text.cloneNode(true);
@@ -82,7 +82,7 @@ DRAWN_AT = """async (places) => {
   }
   return JSON.stringify(found);
 }"""
-# What somebody gets who copies a lane's text.
+# The copied text of a lane.
 COPIED = """(lane) => {
   getSelection().selectAllChildren(document.querySelector(`[data-lane=${lane}] .sv-stream > div`));
   const text = String(getSelection());
@@ -94,12 +94,12 @@ COPIED = """(lane) => {
 
 @pytest.fixture
 def opened(visitor: Visitor, tmp_path: Path) -> Trace:
-    """The scripted run with code in it, at its end."""
+    """Open the scripted run with code, and go to its end."""
     return shown(visitor, scripted("Write f.", CODE), tmp_path)
 
 
 def shown(visitor: Visitor, trace: Trace, tmp_path: Path) -> Trace:
-    """Open a run, and go to its end."""
+    """Open a run from a file, and go to its end."""
     raw = saved(trace, tmp_path)
     file: Any = {"name": "run.json.gz", "mimeType": "application/octet-stream", "buffer": raw}
     wait_for(visitor.page, "Boolean(window.specviz.trace)")
@@ -161,7 +161,7 @@ def test_a_line_of_code_that_wraps_goes_on_further_in(
 def test_a_lane_stands_alike_however_the_playhead_came_there(
     visitor: Visitor, opened: Trace
 ) -> None:
-    """Rows, blocks of code and marks come and go with the playhead."""
+    """The playhead adds and removes rows, blocks of code and marks."""
     most = int(visitor.page.locator("[data-scrub]").get_attribute("max") or 0)
     forward = range(1, most + 1)
     places = [*forward, *reversed(forward), most, 3, most // 2, most - 1]
@@ -196,7 +196,7 @@ def test_a_thin_mark_tells_what_was_rejected(visitor: Visitor, opened: Trace) ->
     mark = visitor.lane("speculative").locator(".t.rejected").first
     box = mark.bounding_box()
     assert box is not None and box["width"] <= 3
-    page.mouse.move(box["x"] + 5, box["y"] + 8)  # beside it: it is thin
+    page.mouse.move(box["x"] + 5, box["y"] + 8)  # next to the mark, which is thin
     expect(card).to_contain_text("def")
     expect(card).to_contain_text("never judged: f")
     page.mouse.move(5, 5)
@@ -235,7 +235,8 @@ def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visit: Vi
     wait_for(page, "!location.search.includes('reading')")
 
 
-# How the tokens of the lane with drafts are filled, by outcome; and the signs above them.
+# Whether the tokens of the lane with drafts are filled, by outcome, and the number of signs above
+# them.
 FILLED = """() => {
   const found = {};
   const lane = document.querySelector("[data-lane=speculative]");
@@ -271,11 +272,12 @@ def test_a_run_that_is_over_is_calm_and_the_legend_fills_its_tokens(
     page.locator("[data-lane=speculative] .t.rejected .w").first.hover()
     assert page.evaluate(FILLED)[1] > 0, "a round has its marks under the pointer"
     page.mouse.move(0, 0)
-    seek(visitor, 12)  # a run that is held on its way shows the newest verdicts
+    seek(visitor, 12)  # a run paused midway shows the newest verdicts
     assert page.evaluate(FILLED)[1] > 0
 
 
-# The room below the last line of each lane, and how much of the first line is cut off, in px.
+# For each lane, in px: the padding below its text, the height of the foot below the text, and the
+# line height.
 ROOM = """() => [...document.querySelectorAll("[data-lane]")].map((lane) => {
   const stream = lane.querySelector(".sv-stream").getBoundingClientRect();
   const foot = lane.querySelector(".sv-foot").getBoundingClientRect();

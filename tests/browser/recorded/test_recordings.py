@@ -1,4 +1,5 @@
-"""Recordings in a real browser: they play at once, follow the playhead, come and go as files."""
+"""Recordings in a real browser: they play at once, follow the playhead, and can be saved and opened
+as files."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from specviz.core.lanes import LANES
 from specviz.page.public import RECORDINGS
 from specviz.runs.recording import MAX_PACKED, UNVERIFIED, read_recording
 
-# Whether a lane has scrolled, and how many words its upper edge cuts through.
+# Whether a lane has scrolled, and the number of words that its upper edge cuts.
 CUT = """() => {
   const stream = document.querySelector("[data-lane=speculative] .sv-stream");
   const { top } = stream.getBoundingClientRect();
@@ -39,18 +40,18 @@ LOWER = """(height) => {
 SCROLL = """(by) => {
   document.querySelector("[data-lane=speculative] .sv-stream").scrollTop += by;
 }"""
-# Pixels of a lane's text below what is in sight.
+# Pixels of a lane's text below its visible part.
 BELOW = """() => {
   const stream = document.querySelector("[data-lane=speculative] .sv-stream");
   return stream.scrollHeight - stream.scrollTop - stream.clientHeight;
 }"""
-# What does not fit into the page's width.
+# Elements that are wider than the page.
 WIDER = """() => [document.documentElement, ...document.querySelectorAll("#player, .sv > *")]
   .filter((node) => node.getBoundingClientRect().right > innerWidth + 1
     || (node === document.documentElement && node.scrollWidth > innerWidth))
   .map((node) => node.className || node.tagName)"""
-# What a lane has in its blocks: their texts without what was not kept, the tokens of rounds that
-# begin them, how many lines they are high, and how many lines are left empty at a block's end.
+# The blocks of a lane: their accepted texts, the tokens of rounds that begin them, their heights in
+# lines, and the empty lines at their ends.
 BLOCKS = """() => {
   const lane = document.querySelector("[data-lane=speculative]");
   const blocks = [...lane.querySelectorAll(".sv-block")];
@@ -74,7 +75,7 @@ def test_a_visit_begins_with_a_recording_and_run_goes_live(
 ) -> None:
     visitor = visit()
     wait_for(visitor.page, f"{PLAYING}.length")
-    taken = visitor.page.evaluate(f"{PLAYING}[0].startTime")  # ms since the page was asked for
+    taken = visitor.page.evaluate(f"{PLAYING}[0].startTime")  # ms since the page was requested
     with capsys.disabled():
         print(f" [a recording plays after {taken:.0f} ms]", end=" ")
     assert taken < 2000 or is_busy()
@@ -102,7 +103,7 @@ def test_a_visit_begins_with_a_recording_and_run_goes_live(
 
 
 def begin_anew(visitor: Visitor) -> None:
-    """The first preset's recording, from its beginning."""
+    """Play the first preset's recording from its beginning."""
     length = "(count) => window.specviz.trace?.header.settings.max_new_tokens === count"
     for place, count in ((1, 40), (0, 64)):
         visitor.page.locator("#presets .preset").nth(place).click()
@@ -131,7 +132,8 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
         )
         for name, count in legend_counts(asdict(r) for r in rounds).items():
             expect(page.locator(f"[data-count={name}]")).to_have_text(str(count))
-        # The finished run's own ratio stays: that of a part of it is small, if there is one.
+        # The ratio of the finished run stays; that of a part would be shown in small type, if at
+        # all.
         expect(page.locator("[data-headline]")).to_have_text(two_places(whole.speedup))
         said = re.compile("^replay" if len(rounds) < len(run.rounds) else "^parts of the run: ")
         expect(page.locator("[data-spread]")).to_have_text(said)
@@ -144,7 +146,7 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
 
 
 def test_the_charts_go_with_the_text(visitor: Visitor) -> None:
-    """Their lines end at the playhead, in the frame in which the lanes do."""
+    """The lines of the charts end at the playhead, in the same frame as the lanes."""
     page = visitor.page
     begin_anew(visitor)
     for share in (0.2, 0.7, 1):
@@ -176,7 +178,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visitor: Visitor, tmp_path: 
         raw = path.read_bytes()
         assert read_recording(raw) == shown
         data = orjson.loads(gzip.decompress(raw) if suffix.endswith("gz") else raw)
-        assert data["digest"].startswith("sha256:")  # the reader has checked it
+        assert data["digest"].startswith("sha256:")  # read_recording has checked it
 
     other = saved(recorded(SAMPLED), tmp_path)
     opened(visitor, other)
@@ -187,7 +189,7 @@ def test_a_saved_run_is_a_recording_and_opens_again(visitor: Visitor, tmp_path: 
     expect(page.locator("[data-notice]")).to_have_text(UNVERIFIED)
     assert UNVERIFIED in (badge.get_attribute("title") or "")
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
-    expect(page.locator("[data-speed]")).not_to_have_value("1")  # slower than it was, and says so
+    expect(page.locator("[data-speed]")).not_to_have_value("1")  # slower than it was, and labelled
     page.evaluate("window.specviz.trace.isOld = true")
     opened(visitor, gzip.decompress(other), "run.json")
     wait_for(page, "!window.specviz.trace.isOld")
@@ -234,7 +236,7 @@ def opened(visitor: Visitor, raw: bytes, name: str = "run.json.gz") -> None:
 
 
 def opened_at_its_end(visitor: Visitor, name: str) -> Trace:
-    """A recording of the package, opened from its file and played to its end."""
+    """Open a recording of the package from its file, and go to its end."""
     raw = (RECORDINGS / f"{name}.json.gz").read_bytes()
     trace = read_recording(raw)
     opened(visitor, raw, f"{name}.json.gz")
@@ -253,7 +255,7 @@ def test_a_bad_file_gets_its_sentence_and_changes_nothing(visitor: Visitor, tmp_
     visitor.state("paused")
     before = visitor.trace(), visitor.page.evaluate("window.specviz.position")
     good = saved(recorded(SAMPLED), tmp_path)
-    # Some of those of which tests/runs/test_malformed_recordings.py reads each.
+    # A sample of the files that tests/runs/test_malformed_recordings.py reads.
     files = {name: damage(good) for name, damage in list(DAMAGED_FILES.items())[::4]}
     for name, edit in list(INVALID.items())[::10]:
         data = values(SAMPLED)
@@ -288,7 +290,7 @@ def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visitor: Visi
 
 
 def test_a_long_text_stands_in_blocks_that_come_and_go_with_the_playhead(visitor: Visitor) -> None:
-    """A block ends at a line break, within a round or a token: nothing is lost, nothing twice."""
+    """A block ends at a line break, even inside a round or a token: nothing is lost or repeated."""
     trace = opened_at_its_end(visitor, "page")
     page, bar = visitor.page, visitor.page.locator("[data-scrub]")
     rounds = [r for r in trace.rounds if r.lane == "speculative"]
@@ -345,7 +347,7 @@ def test_a_run_that_was_stopped_before_its_first_round_has_ended(
 
 
 def test_a_lane_shows_the_end_of_its_text_until_a_visitor_scrolls(visitor: Visitor) -> None:
-    """A layout scrolls too, for example when the settings open: that changes nothing."""
+    """A change of layout scrolls too, for example when the settings open: that must not count."""
     page = visitor.page
     begin_anew(visitor)
     page.locator("[data-scrub]").fill(str(page.evaluate("window.specviz.events")))
@@ -376,7 +378,7 @@ def test_reduced_motion_opens_at_the_end_and_a_phone_shows_both(browser: Browser
     assert lanes[0] and lanes[1] and lanes[0]["y"] < 844
     assert lanes[1]["y"] >= lanes[0]["y"] + lanes[0]["height"]
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
-    for height in (168, 180):  # neither is a multiple of a line
+    for height in (168, 180):  # neither is a multiple of the line height
         visitor.page.evaluate(LOWER, height)
         visitor.drawn()
         assert visitor.page.evaluate(CUT) == [True, 0]
@@ -399,7 +401,7 @@ def test_escape_closes_one_thing_at_a_time(visitor: Visitor) -> None:
     drawer = page.get_by_role("dialog", name="Why this speed?")
     expect(drawer).to_be_visible()
     for menu, entry in (("[data-share]", "data-choose"), ("[data-share]", "data-take=tokens")):
-        page.locator(f"{menu} > summary").focus()  # by keyboard: the panel may lie over it
+        page.locator(f"{menu} > summary").focus()  # by keyboard, because the panel may cover it
         page.keyboard.press("Enter")
         expect(page.locator(f"{menu} [{entry}]")).to_be_visible()
         page.keyboard.press("Escape")

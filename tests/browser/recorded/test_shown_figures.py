@@ -1,4 +1,4 @@
-"""Figures of what is shown: all that a frame tells comes from the same rounds."""
+"""The shown figures: all figures of a frame come from the same rounds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from specviz import Trace, compute_metrics
 from specviz.core.policy import MAX_GAMMA
 
 PAYING = Path(__file__).resolve().parents[2] / "runs" / "recorded" / "easy.json.gz"
-"""A run of the built-in pair, whose draft is cheap."""
+"""A run of the built-in pair, with a cheap draft."""
 
-# In every frame, until enough rounds were seen: what the page says in one place of what it shows in
-# another. `wrong` are the frames whose figures contradict each other.
+# Compare the figures in different places of the page in every frame, until enough rounds were seen.
+# `wrong` holds the frames whose figures contradict each other.
 WATCH = """(enough) => new Promise((done) => {
   const text = (selector) => document.querySelector(selector).textContent;
   const share = (part, whole) => (whole ? (part / whole).toFixed(2) : "–");
@@ -72,7 +72,7 @@ def test_before_the_first_round_figures_are_dashes(visitor: Visitor) -> None:
         expect(page.locator(f"[data-line={name}] [data-metric]")).to_be_visible()
 
 
-# Where the line "1×" of the bars lies, and where bars end: px from the window's upper edge.
+# The positions of the line "1×" and of the ends of the bars: px from the window's upper edge.
 BARS = """() => {
   const list = document.querySelector(".sv-gammas");
   const line = getComputedStyle(list, "::after");
@@ -109,8 +109,8 @@ def test_the_panel_why_is_about_the_whole_run_wherever_the_playhead_stands(
 
 def test_a_bar_ends_above_the_line_of_the_target_alone_if_its_gamma_pays(visitor: Visitor) -> None:
     page = visitor.page
-    # What a small random pair costs here differs from run to run; with a draft that is too dear for
-    # any acceptance rate there are no bars.
+    # The costs of a small random pair vary from run to run, and there are no bars if a draft is too
+    # expensive at any acceptance rate.
     page.locator("[data-open]").set_input_files(PAYING)
     rounds = len(Trace.load(PAYING).rounds)
     wait_for(page, "n => window.specviz.trace?.rounds.length === n", arg=rounds)
@@ -120,12 +120,12 @@ def test_a_bar_ends_above_the_line_of_the_target_alone_if_its_gamma_pays(visitor
         seen = page.evaluate(BARS)
         assert len(seen["bars"]) == MAX_GAMMA
         for value, top in seen["bars"]:
-            if abs(value - 1) > 0.1:  # nearer ones end within the line's own width
+            if abs(value - 1) > 0.1:  # nearer bars end within the line's width
                 assert (top < seen["line"]) == (value > 1), (alpha, value, top, seen["line"])
     page.keyboard.press("Escape")
 
 
-# Where the lines of a crosshair stand, as the share of each axis; null where there is none.
+# The positions of the crosshairs; null where there is none.
 CROSSES = """() => {
   const shares = {};
   for (const figure of document.querySelectorAll("[data-line]")) {
@@ -152,7 +152,7 @@ def test_a_moment_that_is_pointed_at_is_shown_in_all_charts_and_lanes(visitor: V
     ours = trace.lane("speculative")
     chart = page.locator("[data-line=alpha] > div").bounding_box()
     assert chart is not None
-    # A round by the chart of alpha, whose axis is rounds.
+    # Point at a round in the chart of alpha, whose axis is rounds.
     left, right = chart["x"] + 34, chart["x"] + chart["width"] - 92
     place = len(ours) // 2
     x = left + (right - left) * (place - 1) / (len(ours) - 1)
@@ -172,13 +172,13 @@ def test_a_moment_that_is_pointed_at_is_shown_in_all_charts_and_lanes(visitor: V
     other = [str(r.index) for r in trace.lane("baseline") if r.clock >= clock][:1]
     assert seen["lanes"] == [[str(place - 1)], other]
 
-    # A token of a lane is a moment too; its card tells of it.
+    # A token of a lane is a moment too; its card describes it.
     page.locator("[data-lane=baseline] [data-round='3']").first.scroll_into_view_if_needed()
     page.locator("[data-lane=baseline] [data-round='3'] .w").first.hover()
     wait_for(page, f"(({CROSSES})()).lanes[1][0] === '3'")
     expect(page.locator(MOMENT)).to_be_hidden()
 
-    # The timeline as well, and nothing stays when the pointer leaves.
+    # So is a point on the timeline, and nothing stays when the pointer leaves.
     line = page.locator(".sv-timeline").bounding_box()
     assert line is not None
     page.mouse.move(line["x"] + line["width"] / 3, line["y"] + 10)

@@ -73,7 +73,7 @@ def test_the_stage_fills_any_screen_and_is_read_from_afar(visit: Visit) -> None:
 def test_keys_of_the_stage(visitor: Visitor) -> None:
     visitor.playing()
     page = visitor.page
-    page.locator("#presets .preset").first.click()  # which says what it shows
+    page.locator("#presets .preset").first.click()  # this preset describes what it shows
     page.keyboard.press("s")
     expect(page.locator("#topbar")).to_be_hidden()
     expect(page.locator(".sv-transport")).to_be_hidden()
@@ -97,7 +97,7 @@ def test_keys_of_the_stage(visitor: Visitor) -> None:
     visitor.state("running")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
-    page.keyboard.press("s")  # a key that means nothing to the dialog
+    page.keyboard.press("s")  # this key does nothing in a dialog
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
     page.keyboard.press("?")
@@ -143,7 +143,7 @@ def test_a_guess_hides_all_that_gives_the_ratio_away(
         assert "×" in page.locator(".sv-ratio").inner_text()
         page.evaluate(TO_THE_END)
         visitor.state("ended")
-        expect(question).to_be_visible()  # only a key reveals it
+        expect(question).to_be_visible()  # only a key reveals the answer
         for key in ("ArrowUp", "ArrowUp", "ArrowDown"):
             page.keyboard.press(key)
         expect(page.get_by_role("button", name="Faster 2")).to_be_visible()
@@ -152,7 +152,7 @@ def test_a_guess_hides_all_that_gives_the_ratio_away(
         sentences(page.locator("[data-tally]").inner_text())
         expect(page.locator("[data-headline]")).to_be_visible()
         assert float(shown_ratio(page)) > 0
-    expect(visitor.player).to_have_attribute("data-source", "recording")  # Enter only revealed
+    expect(visitor.player).to_have_attribute("data-source", "recording")  # not run again by Enter
     page.keyboard.press("g")
     page.keyboard.press("s")
     expect(page.locator("[data-headline]")).to_be_visible()
@@ -192,11 +192,11 @@ def test_without_a_server_the_stage_goes_on(visit: Visit, names: list[str]) -> N
     expect(visitor.page.locator("[data-badge]")).to_contain_text(
         "RECORDED (live failed)", timeout=60_000
     )
-    visitor.page.keyboard.press("1")  # was fetched when the stage was entered
+    visitor.page.keyboard.press("1")  # it was fetched when the stage was entered
     wait_for(visitor.page, "window.specviz.trace.header.settings.gamma === 4")
     assert visitor.trace() != recorded
     visitor.page.context.close()
-    # A browser has much to say of a network that was switched off on purpose.
+    # A browser reports many problems of a network that was switched off on purpose.
     visitor.problems[:] = forgiven
 
 
@@ -212,7 +212,7 @@ def test_the_same_seed_gives_the_same_run(visit: Visit) -> None:
         ["".join(t["text"] for t in emitted(r)) for r in trace["rounds"]]
         for trace in (on_stage, visitor.run())
     ]
-    assert sorted(texts[0]) == sorted(texts[1])  # the lanes' clocks may interleave otherwise
+    assert sorted(texts[0]) == sorted(texts[1])  # the order of the lanes may differ
 
 
 def test_esc_takes_a_question_away_before_the_stage(visitor: Visitor) -> None:

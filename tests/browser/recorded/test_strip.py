@@ -1,4 +1,4 @@
-"""A run says what it is wherever it is shown, and names its doubt."""
+"""A run is identified wherever it is shown, with its doubt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = replace(SAMPLED, max_new_tokens=64)
 
 
 def wanted(header: dict[str, Any]) -> dict[str, str]:
-    """What the strip has to say of a run with a draft model, by item."""
+    """The expected items of the strip for a run with a draft model."""
     settings = header["lanes"]["speculative"]
     models = {"target": header["target"], "draft": header["drafts"]["speculative"]}
     size = {role: f"{model['parameters'] / 1e6:.1f} M" for role, model in models.items()}
@@ -48,7 +48,7 @@ def wanted(header: dict[str, Any]) -> dict[str, str]:
 
 
 def check(page: Page) -> dict[str, Any]:
-    """The strip says what the header of the shown trace says; returns that header."""
+    """Check that the strip agrees with the header of the shown trace, and return that header."""
     header: dict[str, Any] = page.evaluate("window.specviz.trace.header")
     assert page.evaluate(STRIP) == wanted(header)
     threads = (header.get("lane_threads") or {}).get("baseline", header["threads"])
@@ -64,7 +64,7 @@ def test_the_strip_is_the_run_however_it_came(
     visitor = visit(query="?gamma=9&temperature=0")
     page, differs = visitor.page, visitor.page.locator("[data-differs]")
     visitor.state("running")
-    assert check(page)["lanes"]["speculative"]["gamma"] == 4  # a preset's recording
+    assert check(page)["lanes"]["speculative"]["gamma"] == 4  # the preset's recording
     expect(differs).to_contain_text("γ 9 · greedy")
     differs.click()
     expect(page.locator("[data-toggle-panel]")).to_have_attribute("title", "γ 4 · T 1 · 64 tokens")
