@@ -1,4 +1,4 @@
-"""Assistants of Gemma 4: what they draft, that texts stay exact, and that transformers' do not."""
+"""Assistants of Gemma 4: their drafts, and texts that stay exact here but not in transformers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def fit(target: Any, ids: list[int]) -> float:
 
 
 def test_a_long_run_follows_the_target_and_a_wrong_q_does_not(monkeypatch: pytest.MonkeyPatch):
-    """Wrong as transformers is: the likeliest token is drafted, and judged as if it was drawn."""
+    """The wrong q is that of transformers: the likeliest token is drafted, but judged as if it was
+    drawn."""
     target = gemma_chain(4)
     pair = pair_of(target, head=assistant(target))
     with bare_rounds():
@@ -78,8 +79,8 @@ def test_a_long_run_follows_the_target_and_a_wrong_q_does_not(monkeypatch: pytes
 
 
 def test_transformers_own_sampling_with_an_assistant_follows_another_law():
-    """docs/heads.md says so of the versions that requirements.txt allows."""
-    target = gemma_chain(4, shared=2)  # without any it hands out no keys
+    """docs/heads.md states this for the versions that requirements.txt allows."""
+    target = gemma_chain(4, shared=2)  # without shared layers it hands out no keys
     helper = assistant(target).model
     helper.generation_config.num_assistant_tokens = 3
     sampled = dict(do_sample=True, top_k=0, pad_token_id=0, max_new_tokens=300)

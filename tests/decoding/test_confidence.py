@@ -1,4 +1,4 @@
-"""The policy "confidence": a draft ends where it is no longer sure, and the text stays the
+"""The policy "confidence": a draft ends when its confidence falls, and the text stays the
 target's."""
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from specviz.measure.sweep.along import is_predictable
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 CONFIDENT = Settings(gamma=6, gamma_policy="confidence", temperature=1.0, seed=4, ignore_eos=True)
-SIGNIFICANCE = 1e-4  # how often a right sampler would fail; seeds are fixed, so it never does
+SIGNIFICANCE = 1e-4  # failure rate of a right sampler; seeds are fixed, so it never fails
 COSTS = (0.2, 0.1)
 
 
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Toys of one size are no drafts for each other: at real prices it is best not to draft."""
+    """Make drafts cheap: at the real cost of toy models of equal size it is best not to draft."""
     monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: COSTS)
 
 
@@ -49,7 +49,7 @@ def confidences(r: Round) -> list[float]:
 
 def test_the_least_chance_is_what_the_lane_writes_at_the_price_of_one_more_token():
     policy = ConfidenceGamma(8, *COSTS)
-    written, spent = 7.5, 5.0  # of what is believed before the first round
+    written, spent = 7.5, 5.0  # the policy's prior, before the first round
     for drafted, accepted in ((8, 8), (3, 1), (1, 0), (8, 5)):
         assert policy.gamma == 8
         assert policy.least_chance == pytest.approx(min(1.0, 0.3 * written / spent))
@@ -147,7 +147,7 @@ def test_all_paths_end_their_drafts_alike(
 
 
 def fit_of_a_chain(settings: Settings) -> float:
-    """How well a long text fits the law of a target whose next token depends on the last one."""
+    """The p-value of a long text under a target whose next token depends only on the last one."""
     models = (mini(4, seed=s, spread=2.0, decay=0.0, max_position_embeddings=3500) for s in (2, 3))
     pair = pair_of(*models)
     with bare_rounds():
@@ -168,13 +168,13 @@ def test_a_long_text_follows_the_target(verdict: str):
 def test_one_that_leaves_out_an_unlikely_token_does_not(
     verdict: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Whether a token is drafted must not depend on what is drawn for it."""
+    """The decision to draft a token must not depend on its own draw."""
     right = NumpyPath.draft
 
     def without_an_unlikely_end(*arguments: Any, **options: Any) -> Draft:
         draft = right(*arguments, **options)
         likeliest = draft.q.argmax(-1) == draft.ids
-        likeliest[0] = True  # a draft has at least one token
+        likeliest[0] = True  # a draft needs at least one token
         count = int(likeliest.long().cumprod(0).sum())
         return Draft(draft.ids[:count], draft.q[:count], draft.step_logits[:count])
 

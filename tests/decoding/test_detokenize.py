@@ -1,4 +1,4 @@
-"""The texts of tokens join to the decoded whole, whatever the tokenizer."""
+"""For every tokenizer, the texts of tokens join to the decoded whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = [
     "🙂🙃👩‍👩‍👧 family",
     "  two  spaces ",
     "a\n\tb",
-    "e\u0301 é",  # a letter and its accent, apart and joined
+    "e\u0301 é",  # a letter with a combining accent, and the composed letter
     "\ufffd is a character too",
 ]  # fmt: skip
 
@@ -60,7 +60,7 @@ def test_any_text_survives_a_byte_level_tokenizer(text: str, cut: int):
 @examples(150)
 @given(st.lists(st.integers(0, 299), max_size=14))
 def test_any_ids_join_to_their_decoding(ids: list[int]):
-    """Ids that a model may emit need not be valid text."""
+    """A model may emit ids that are not valid text."""
     tokenizer = TOKENIZERS["byte level"]
     assert "".join(joined(tokenizer, [], ids)) == decoded(tokenizer, ids)
 
@@ -100,7 +100,7 @@ def test_a_copy_goes_its_own_way():
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @pytest.mark.parametrize("gamma", [0, 1, 4])
 def test_a_lane_writes_its_decoded_ids(kind: str, gamma: int):
-    """Random models emit bytes that form no characters, cut characters, anything."""
+    """Random models emit anything: bytes that form no characters, parts of characters."""
     tokenizer = TOKENIZERS[kind]
     pair = pair_of(mini(len(tokenizer), seed=1), mini(len(tokenizer), seed=2), tokenizer=tokenizer)
     for seed in range(10):
@@ -108,7 +108,7 @@ def test_a_lane_writes_its_decoded_ids(kind: str, gamma: int):
         rounds = list((speculate if gamma else baseline)(pair, [5, 7], settings))
         ids = [5, 7, *(t.id for r in rounds for t in r.emitted)]
         if kind == "metaspace" and "\ufffd" in decoded(tokenizer, ids):
-            continue  # its decoder rewrites bytes that it has shown already
+            continue  # its decoder changes earlier bytes
         before = decoded(tokenizer, ids[:2]).rstrip("\ufffd")
         assert before + emitted_text(rounds) == decoded(tokenizer, ids)
 

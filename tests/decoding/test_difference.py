@@ -46,7 +46,7 @@ def answer(pair: Pair, trace: Trace) -> Difference:
     return found
 
 
-@pytest.mark.parametrize("seed", [2, 3])  # one parts early, where little rounding can be seen
+@pytest.mark.parametrize("seed", [2, 3])  # one diverges early, where little rounding is measurable
 def test_a_near_tie_in_bf16_is_a_tie(seed: int):
     with eager_only():
         pair = bf16_pair(seed)
@@ -81,7 +81,7 @@ def test_a_cache_that_spoils_what_it_keeps_is_a_bug(monkeypatch: pytest.MonkeyPa
 def test_passes_over_several_tokens_that_are_wrong_are_a_bug(
     monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ):
-    """As with a wrong mask: the difference between passes must not count as rounding."""
+    """The fault is like a wrong mask: the difference between passes must not count as rounding."""
     forward = EagerEngine.forward
 
     def swapped(engine: EagerEngine, ids: torch.Tensor, keep: int, *rest: Any, **kept: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where drafts come from: what was said before, and the target's own first layers."""
+"""Drafts from earlier text and from the target's own first layers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=40, drafter="early-e
 
 @pytest.fixture(params=["fastest", "eager"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both the form that the engine picks for a Llama, and transformers' own forward."""
+    """Run with the engine's choice for a Llama, and with transformers' own forward."""
     if request.param == "eager":
         monkeypatch.setattr(specviz.core.loop, "make_engine", EagerEngine)
     return str(request.param)
@@ -56,7 +56,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def looked_up(ids: list[int], count: int) -> list[int]:
-    """The same by its definition: compare the text's end with every place before it."""
+    """Prompt lookup by its definition: compare the text's end with every earlier position."""
     for size in SIZES:
         for start in range(len(ids) - size - 1, -1, -1):
             if ids[start : start + size] == ids[-size:] and len(ids) > size:
@@ -88,7 +88,7 @@ def test_a_look_up_takes_microseconds_whatever_the_context():
         ids.append(token % 50)
         index.extend(ids)
         index.copied(index.match()[1], 8)
-    assert (time.perf_counter() - start) / 200 < 500e-6  # seconds; a few of them when idle
+    assert (time.perf_counter() - start) / 200 < 500e-6  # seconds; a few microseconds if idle
 
 
 def test_prompt_lookup_needs_no_draft_model_and_loves_a_circle():
@@ -124,7 +124,7 @@ def test_the_card_of_a_token_that_was_looked_up_shows_its_certainty(temperature:
 
 
 def layered(layers: int = 3, *, idle: int = 0, **config: Any) -> Any:
-    """A Llama whose last `idle` layers change nothing."""
+    """A Llama whose last `idle` layers have no effect."""
     model = llama(VOCAB, num_hidden_layers=layers, hidden_size=32, **config)
     with torch.no_grad():
         for block in list(model.model.layers)[layers - idle :]:
@@ -185,7 +185,7 @@ def test_q_is_what_the_first_layers_say(form: str):
 
 
 def test_layers_that_do_nothing_are_left_out_and_the_header_says_so(form: str):
-    """The exit before them agrees with the whole, and no deeper one is cheaper."""
+    """The exit before these layers agrees with the whole model, and deeper exits cost more."""
     pair = pair_of(layered(4, idle=2))
     found = best_exit(pair.target, VOCAB)
     assert found.layers == 2 and found.beta == pytest.approx(1.0, abs=1e-4) and found.speedup > 1
@@ -221,7 +221,7 @@ def test_a_target_that_cannot_exit_early_gets_a_sentence(target: Any, sentences:
         list(speculate(pair_of(target, relative(target, noise=0.1)), [1, 2], SAMPLED))
 
 
-# Prices
+# Costs
 
 
 def test_a_pass_is_priced_by_what_it_reads():
@@ -238,8 +238,8 @@ def test_a_pass_is_priced_by_what_it_reads():
 
 
 def test_the_cost_of_a_static_pass_is_what_an_h100_took():
-    """Milliseconds of one token, as docs/performance.md has them: a small model waits for kernels
-    as long as a large one reads."""
+    """The milliseconds of one token are those of docs/performance.md: a small model spends as long
+    on kernels as a large one on reading."""
     qwen, llama_pair = SHAPES["qwen2.5-1.5b+0.5b"], SHAPES["llama-3.1-8b+3.2-1b"]
     measured = {qwen.target: 2.9, qwen.draft: 1.8, llama_pair.target: 7.6, llama_pair.draft: 1.9}
     for size, milliseconds in measured.items():

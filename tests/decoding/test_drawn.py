@@ -27,7 +27,8 @@ def endless(chance: np.random.Generator, row: Tensor) -> Iterator[Drawn]:
 
 
 def texts_of(target: Table, draft: Table) -> list[Ids]:
-    """Texts of GAMMA + 1 tokens: one round judged by draws, the rest drawn from the target."""
+    """Write texts of GAMMA + 1 tokens: one round judged by draws, the rest drawn from the
+    target."""
     chance = np.random.default_rng(3)
     runs, masses = zip(*drafts(draft), strict=True)
     texts = []
@@ -54,7 +55,8 @@ def test_whole_texts_follow_the_target_and_a_wrong_rule_is_found_out(
 ) -> None:
     target, draft = (tables(seed) for seed in UNLIKE)
     assert p_value(texts_of(target, draft), law(target)) > SIGNIFICANCE
-    # If any draw were kept, a refused place would follow p, not what p has above q.
+    # If every draw were kept, a rejected position would follow p instead of the residual of p and
+    # q.
     monkeypatch.setattr(drawn, "MAX_TRIES", 0)
     assert p_value(texts_of(target, draft), law(target)) < SIGNIFICANCE
 

@@ -1,6 +1,6 @@
-"""Where a lane ends: end of text, length, context, stop strings. Nothing is counted after it.
+"""The ends of a lane: end of text, length, context, stop strings. Nothing is counted after them.
 
-Scripted chains say which token follows which, so that every case can be laid out by hand.
+Scripted chains fix which token follows which, so every case can be worked out by hand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from toy_models import (
 from specviz import Pair, Settings, baseline, speculate
 from specviz.base.errors import PromptError
 
-GAMMAS = (0, 1, 2, 3, 4, 7)  # up to one for which no text here has room
+GAMMAS = (0, 1, 2, 3, 4, 7)  # up to one that no text here has room for
 STORY = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
@@ -37,7 +37,8 @@ def teller(story: tuple[int, ...], seed: int) -> Any:
 
 
 def story_pair(eos: int | list[int] | None = None, draft: list[int] | None = None) -> Pair:
-    """A target that tells STORY after token 1, and a draft that tells its own or the same."""
+    """A target that writes STORY after token 1, and a draft that writes its own story or the
+    same."""
     target = teller(tuple(STORY), 0)
     target.generation_config.eos_token_id = eos
     return pair_of(target, teller(tuple(draft or STORY), 1))
@@ -47,7 +48,8 @@ def greedy(gamma: int, length: int = 7, **settings: object) -> Settings:
     return Settings.from_dict({"gamma": gamma, "max_new_tokens": length, **settings})
 
 
-# outcomes() writes a round as the drafts' first letters, a dash, the emitted ones' letters.
+# outcomes() writes a round as the first letters of its drafts' outcomes, a dash, and those of its
+# emitted tokens.
 
 
 def test_end_of_text_inside_an_accepted_run_cuts_it_there():
@@ -166,7 +168,7 @@ def short() -> Pair:
 
 
 def uncached(pair: Pair, prompt: list[int], count: int) -> list[int]:
-    """Greedy tokens from passes over the whole text."""
+    """Greedy tokens from uncached passes over the whole text."""
     ids = list(prompt)
     for _ in range(count):
         ids.append(int(pair.target(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
@@ -178,7 +180,7 @@ def uncached(pair: Pair, prompt: list[int], count: int) -> list[int]:
 def test_a_lane_fills_the_context_and_stops(short: Pair, gamma: int, length: int):
     prompt = list(range(length))
     rounds, reason = finish(short, prompt, greedy(gamma, 100))
-    # The token after a full context can still be told; it only cannot be fed.
+    # The token after a full context can still be emitted; it just cannot be fed.
     assert emitted_ids(rounds) == uncached(short, prompt, CONTEXT - length + 1)
     assert reason == "context"
 

@@ -1,7 +1,7 @@
-"""Whatever the draft and the settings, the tokens follow the target's own law.
+"""For every draft and all settings, the tokens follow the target's own distribution.
 
-`reference_distribution` says what that law is. The last part biases the verifier in the ways that
-public code does, and the same tests must then fail.
+`reference_distribution` computes that distribution. The last part biases the verifier in ways that
+occur in public code, and the same tests must then fail.
 """
 
 from __future__ import annotations
@@ -34,27 +34,25 @@ from specviz.core.types import Draft
 from specviz.core.views import residual
 
 PROMPT = [2, 0]
-SHOWN = 3  # tokens of a sequence whose joint law is tested
+SHOWN = 3  # tokens of a sequence whose joint distribution is tested
 SAMPLES = 400  # the mildest of the wrong verifiers below needs most of them
 RUN = 500  # tokens of the one long run of a chain
-TEXT = 1000  # tokens of the one long text that depends on all of itself
+TEXT = 1000  # tokens of one long text in which each depends on all before
 ROOM = {"max_position_embeddings": 3500}  # for such runs
-PARTS = (200, 300, 400, 1000)  # samples, or tokens of the long run, when the fit is looked at
-SIGNIFICANCE = (
-    1e-4  # how often a right sampler would fail at a look; seeds are fixed, so it never does
-)
+PARTS = (200, 300, 400, 1000)  # samples, or tokens of the long run, after which the fit is tested
+SIGNIFICANCE = 1e-4  # failure rate of a right sampler per test; seeds are fixed, so it never fails
 
 Decode = Callable[..., Iterator[Any]]
 
 
 def history_pair(**config: Any) -> Pair:
-    """Two models whose next token depends on all before it."""
+    """A pair of models whose next token depends on all before it."""
     return pair_of(*(mini(4, seed=seed, spread=2.0, **config) for seed in (2, 3)))
 
 
 def ending_pair() -> Pair:
-    """Of such pairs that end half of their texts early, at id 1, one whose laws part far: with
-    `lenient` a sample shows three times as much as with another one."""
+    """A pair that ends half of its texts early, at id 1. Its two distributions differ so much that
+    samples expose `lenient` three times as clearly as with other such pairs."""
     models = (mini(4, seed=seed, spread=3.0, eos_token_id=1) for seed in (6, 20))
     return pair_of(*models)
 
@@ -64,12 +62,12 @@ def llama_pair() -> Pair:
 
 
 def chain_pair() -> Pair:
-    """Two Markov chains: each token of one long run is a sample of a known law."""
+    """A pair of Markov chains: each token of one long run is a sample of a known distribution."""
     return history_pair(decay=0.0, **ROOM)
 
 
 def deep_pair() -> Pair:
-    """A target of two layers, whose first agrees with both now and then."""
+    """A target of two layers whose first layer sometimes agrees with the whole."""
     target = llama(4, seed=0, num_hidden_layers=2, **ROOM)
     with torch.no_grad():
         for weight in target.model.layers[1].parameters():
@@ -78,7 +76,7 @@ def deep_pair() -> Pair:
 
 
 def deep_chain() -> Pair:
-    """The same without attention, which makes it a chain."""
+    """The same target without attention, which makes it a Markov chain."""
     pair = deep_pair()
     with torch.no_grad():
         for block in pair.target.model.layers:
@@ -87,12 +85,12 @@ def deep_chain() -> Pair:
 
 
 def sequences_fit(pair: Pair, settings: Settings) -> float:
-    """How well the first tokens of many texts fit the target's law.
+    """The p-value of the first tokens of many texts under the target's distribution.
 
-    What does not fit is told from the first part of the samples that shows it.
+    The test stops at the first part of the samples that does not fit.
     """
     law = continuation_distribution(pair.target, PROMPT, SHOWN, settings, pair.eos_ids)
-    # Texts are longer than what is tested, so that every round has room for all its drafts.
+    # Texts are longer than the tested part, so that every round has room for all its drafts.
     longer = replace(settings, max_new_tokens=SHOWN + settings.gamma)
     seen: list[tuple[int, ...]] = []
     for text in short_texts(pair, PROMPT, longer, count=SAMPLES, shown=SHOWN):
@@ -103,8 +101,8 @@ def sequences_fit(pair: Pair, settings: Settings) -> float:
 
 
 def text_fits(pair: Pair, settings: Settings, lane: Decode = speculate) -> float:
-    """How well the tokens of one long text fit the target's law after all that stands before
-    them."""
+    """The p-value of the tokens of one long text, each under the target's distribution after its
+    prefix."""
     with bare_rounds():
         ids = emitted_ids(lane(pair, PROMPT, replace(settings, max_new_tokens=TEXT)))
     assert len(ids) == TEXT
@@ -112,7 +110,7 @@ def text_fits(pair: Pair, settings: Settings, lane: Decode = speculate) -> float
 
 
 def chain_fits(settings: Settings, lane: Decode = speculate, tokens: int = RUN) -> float:
-    """How well one long run of a chain fits the target's law; told early as above."""
+    """The p-value of one long run of a chain; the test stops early as above."""
     pair = deep_chain() if settings.drafter == "early-exit" else chain_pair()
     ids = [PROMPT[-1]]
     parts = [part for part in PARTS if part < tokens]
@@ -138,7 +136,7 @@ ENDING = sampling(3, 1.0, top_k=3)  # for `ending_pair`
 
 
 def test_bare_rounds_have_the_tokens_of_whole_ones():
-    """What is written here, and in other tests of a law, is written without cards."""
+    """Texts here and in other tests of a distribution are written without cards."""
     pair = ending_pair()
     seen = set()
     for seed in range(12):
@@ -186,8 +184,8 @@ def test_the_baseline_follows_the_target(temperature: float):
     assert chain_fits(sampling(5, temperature, top_k=3, top_p=0.8), baseline) > SIGNIFICANCE
 
 
-# With a fixed gamma the tests of wrong verifiers below run every drafter; test_confidence.py runs
-# the draft model by its confidence.
+# The tests of wrong verifiers below run every drafter with a fixed gamma; test_confidence.py runs
+# the draft model with the policy "confidence".
 ADAPTIVE = [
     replace(sampling(gamma, temperature, top_k=top_k), drafter=drafter, gamma_policy=policy)
     for drafter in ("model", "ngram", "early-exit")
@@ -201,7 +199,7 @@ ADAPTIVE.append(replace(ADAPTIVE[-1], gamma_policy="confidence"))
 
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Toys of one size are no drafts for each other: at real prices "optimal" is not to draft."""
+    """Make drafts cheap: at the real cost of toy models of equal size "optimal" would not draft."""
     monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: (0.1, 0.05))
 
 
@@ -211,7 +209,7 @@ def in_words(settings: Settings) -> str:
 
 @pytest.mark.usefixtures("cheap_drafts")
 @pytest.mark.parametrize(
-    "settings",  # what the texts of the next test leave out
+    "settings",  # settings that the next test does not cover
     [ADAPTIVE[i] for i in (0, 1, 3, 4, 6)],
     ids=in_words,
 )
@@ -230,23 +228,23 @@ def test_a_text_with_every_drafter_and_policy_follows_the_target(settings: Setti
     assert text_fits(pair, settings) > SIGNIFICANCE
 
 
-# From here on: verifiers that are wrong on purpose.
+# Verifiers that are wrong on purpose
 
 
 def lenient(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
-    """Accepts with probability 1.2 p / q."""
+    """A wrong verifier: accept with probability 1.2 p / q."""
     return decide(p, q, drafted, u / 1.2, rng)
 
 
 def reckless(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
-    """Accepts with probability 2 p / q."""
+    """A wrong verifier: accept with probability 2 p / q."""
     return decide(p, q, drafted, u / 2, rng)
 
 
 def corrects_from_p(
     p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
 ) -> Tensor:
-    """Draws what follows a rejection from the target instead of the residual."""
+    """A wrong verifier: after a rejection, draw from the target instead of the residual."""
     accepted = decide(p, q, drafted, u, rng)[0]
     return torch.stack([accepted, draw(p[accepted], uniforms(1, rng)[0])])
 
@@ -254,7 +252,7 @@ def corrects_from_p(
 def residual_of_the_last_row(
     p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
 ) -> Tensor:
-    """Corrects with the residual of the wrong position."""
+    """A wrong verifier: correct with the residual of the wrong position."""
     accepted, next_id = decide(p, q, drafted, u, rng)
     if accepted < len(drafted):
         next_id = draw(residual(p[-2], q[-1]), uniforms(1, rng)[0])
@@ -296,8 +294,8 @@ def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
 
 
 def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):
-    """Ending a draft before its unlikely token, as some rules for gamma do, biases the text. As
-    long a run with the right one fits, as a test above shows."""
+    """Ending a draft before an unlikely token, as some rules for gamma do, biases the text. A test
+    above shows that an equally long run of the right rule fits."""
 
     whole_run = NumpyPath.draft
 
@@ -313,7 +311,7 @@ def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.Mo
 
 
 def test_a_q_from_before_truncation_fails(monkeypatch: pytest.MonkeyPatch):
-    """Drafts are drawn from the truncated q and judged by the whole one."""
+    """Drafts are drawn from the truncated q but judged by the whole one."""
     settings = sampling(3, 1.0, top_k=2)
     whole = replace(settings, top_k=0)
     drawn = Distributions.draw

@@ -1,4 +1,4 @@
-"""A head on the target: what it drafts, in both published formats, and that texts stay exact."""
+"""A head on the target: its drafts in both published formats, and texts that stay exact."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ SIGNIFICANCE = 1e-4
 
 @pytest.fixture(params=["fastest", "eager"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both the compiled passes of target and head, and the modules of transformers and torch."""
+    """Run with compiled passes of target and head, and with the modules of transformers and
+    torch."""
     if request.param == "eager":
         monkeypatch.setattr(specviz.core.loop, "make_state_engine", EagerEngine)
         monkeypatch.setattr(drafting, "make_head_engine", lambda *args: HeadEngine(*args[:2]))
@@ -50,7 +51,7 @@ def deep(vocab: int = VOCAB, layers: int = LAYERS, **config: Any) -> Any:
 
 @cache
 def alone(prompt: tuple[int, ...]) -> list[int]:
-    """What transformers' `generate` writes."""
+    """The text that transformers' `generate` writes."""
     return generated(deep(), prompt, 40)
 
 
@@ -60,7 +61,7 @@ def with_head(head: ToyHead, folder: Path) -> Pair:
 
 
 def eagle(folder: Path) -> tuple[ToyHead, Pair]:
-    """As published by EAGLE-3's authors: the states are the default ones, 2, n / 2 and n - 3."""
+    """A head in the format of EAGLE-3's authors, with the default states 2, n / 2 and n - 3."""
     target = deep()
     head = ToyHead(target, (2, LAYERS // 2, LAYERS - 3), range(1, VOCAB, 2))
     return head, with_head(head, head.save_eagle(folder))
@@ -75,7 +76,8 @@ def speculators(folder: Path) -> tuple[ToyHead, Pair]:
 def test_the_chains_of_published_heads_are_what_their_description_says(
     publish: Any, form: str, tmp_path: Path
 ):
-    """Over whole runs, so that chains begin at true states again after every kind of verdict."""
+    """The test covers whole runs, in which chains begin at true states again after every kind of
+    verdict."""
     head, pair = publish(tmp_path / "head")
     text, seen = list(PROMPT), 0
     rounds = list(speculate(pair, PROMPT, SAMPLED))
@@ -97,7 +99,7 @@ def test_the_first_chain_after_a_short_prompt_reads_all_of_it(prompt: list[int],
     head, pair = eagle(tmp_path / "head")
     text = list(prompt)
     for r in speculate(pair, prompt, SAMPLED):
-        if r.drafted:  # not in the first round after a single token
+        if r.drafted:  # nothing is drafted in the first round after a single token
             break
         text += [t.id for t in r.emitted]
     assert len(text) <= 1 + len(prompt)
@@ -108,7 +110,8 @@ def test_the_first_chain_after_a_short_prompt_reads_all_of_it(prompt: list[int],
 
 
 def test_layers_that_a_checkpoint_names_are_counted_as_in_their_format(tmp_path: Path):
-    """In `eagle_config` a layer means its output; `speculators` counts layers that have run."""
+    """In `eagle_config` a layer number means its output; `speculators` counts the layers that have
+    run."""
     head = ToyHead(deep(), (1, 2, 5), range(VOCAB))
     named = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 4]}}
     one = with_head(head, head.save_eagle(tmp_path / "one", **named)).head.config
@@ -150,7 +153,7 @@ def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
 
 
 def corrects_from_p(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
-    """Wrong: draws what follows a rejection from the target instead of the residual."""
+    """A wrong verifier: after a rejection, draw from the target instead of the residual."""
     accepted = decide(p, q, drafted, u, source)[0]
     return torch.stack([accepted, draw(p[accepted], uniforms(1, source)[0])])
 
@@ -160,8 +163,8 @@ def corrects_from_p(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: An
 def test_a_text_tells_a_wrong_verifier_from_the_right_one(
     verifier: Any, drafter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Its head cannot draft every token, so some are only ever drawn from the residual. The prompt
-    repeats itself, so some drafts are copies if there are any."""
+    """The head cannot draft every token, so some tokens come only from the residual. The prompt
+    repeats itself, so some drafts are copies if the drafter copies."""
     monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: verifier)
     target = deep(4, 3, max_position_embeddings=1500)
     head = ToyHead(target, (1, 2, 3), (0, 2, 3))
@@ -189,14 +192,15 @@ def test_what_repeats_is_copied_and_a_head_drafts_a_third_of_the_rest(tmp_path: 
 
 
 def test_copies_are_as_many_as_those_before_let_expect(tmp_path: Path):
-    """The rule by its definition, on a text in which copies hold at times."""
+    """The number of copies follows its definition, on a text in which copies are sometimes
+    accepted."""
     _, pair = eagle(tmp_path / "head")
     prompt = [1, 2, 3, 4, 5, 6, 7, 8] * 2
     settings = replace(SAMPLED, gamma=6, drafter="ngram-head", top_k=4, max_new_tokens=300)
     rounds, _ = finish(pair, prompt, settings)
     ids, likely, counts = list(prompt), {4: 2.0, 3: 1.2, 2: 0.5}, set()
     for r in rounds:
-        if len(ids) > len(prompt) + 290:  # there is no room for as many
+        if len(ids) > len(prompt) + 290:  # too little room for all drafts
             break
         ends = [n for n in likely if any(ids[i - n : i] == ids[-n:] for i in range(n, len(ids)))]
         size = ends[0] if ends else 0

@@ -1,6 +1,6 @@
-"""What depends on the length of a text changes no token: neither passes nor drafts let lanes part.
+"""Effects of the length of a text change no token: neither passes nor drafts make lanes diverge.
 
-LongRoPE rotates all tokens of a text by other factors once it is longer than a border.
+Once a text is longer than a border, LongRoPE rotates all its tokens by other factors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specviz.core.model_facts import before_border, rotation_borders
 
 BORDER = 16
 TEXT = 2 * BORDER
-HALF = 8  # of a head
+HALF = 8  # of a head's width
 LONG_ROPE: dict[str, Any] = dict(
     rope_type="longrope",
     rope_theta=10_000.0,
@@ -45,20 +45,20 @@ def text_model(name: str, **changes: Any) -> Any:
 
 
 def moe_with_two_scales() -> Any:
-    """A PhiMoE, whose rotations have another magnitude behind the border."""
+    """A PhiMoE whose rotations have another magnitude after the border."""
     rope = {**LONG_ROPE, "short_mscale": 1.0, "long_mscale": 1.3}
     return text_model("Phimoe", rope_parameters=rope, num_local_experts=2)
 
 
 def llama_4() -> Any:
-    """With a layer whose attention is tempered by position."""
+    """A Llama 4 with a layer whose attention is scaled by position."""
     sizes = {**SIZES, "num_hidden_layers": 2, "intermediate_size_mlp": 48}
     tempered = dict(floor_scale=4, attn_scale=0.5, no_rope_layers=[1, 0], attention_chunk_size=8)
     return text_model("Llama4Text", **{**sizes, **tempered, "num_local_experts": 2})
 
 
 def ministral() -> Any:
-    """Another one that tempers its attention by position."""
+    """A Ministral, which also scales its attention by position."""
     rope = dict(rope_type="yarn", factor=4.0, rope_theta=10_000.0, llama_4_scaling_beta=0.5)
     rope["original_max_position_embeddings"] = 8
     return text_model("Ministral3", rope_parameters=rope)
@@ -75,7 +75,7 @@ MODELS = {
 
 
 def of_half(half: int) -> dict[str, Any]:
-    """Factors for heads of another width."""
+    """Rotary factors for heads of another width."""
     return {"short_factor": [1.0] * half, "long_factor": [6.0] * half}
 
 
@@ -88,8 +88,8 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def whole_pass_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """fp32 [n, vocab]: what the model gives after each token, in a pass of its own over all so
-    far."""
+    """The logits after each token, fp32 [n, vocab], each from a separate pass over the whole
+    prefix."""
     with torch.inference_mode():
         rows = [model(input_ids=ids[None, :end]).logits[0, -1] for end in range(1, len(ids) + 1)]
     return torch.stack(rows).float()
@@ -97,7 +97,8 @@ def whole_pass_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_after_n_tokens_do_not_depend_on_how_these_were_fed(name: str):
-    """A token at a time, in chunks across the border, and with every chunk taken back in part."""
+    """The tokens are fed one at a time, in chunks across the border, and with a part of every chunk
+    rolled back."""
     model = MODELS[name]()
     ids = torch.tensor(text(TEXT))
     expected = whole_pass_logits(model, ids)
@@ -116,7 +117,7 @@ def test_logits_after_n_tokens_do_not_depend_on_how_these_were_fed(name: str):
 
 
 def test_a_cached_prompt_is_read_as_one_however_it_is_cut():
-    """Only the last row of a chunk is asked for, as in a prefill."""
+    """The engine returns only the last row of a chunk, as in a prefill."""
     model = phi()
     ids = torch.tensor(text(TEXT))
     expected = whole_pass_logits(model, ids)
@@ -145,7 +146,7 @@ def test_states_of_a_pass_across_the_border_are_those_of_its_tokens():
 
 @pytest.mark.parametrize("length", [5, BORDER - 1, BORDER, BORDER + 1, BORDER + 4])
 def test_greedy_lanes_write_one_text_across_the_border(length: int):
-    """The border lies behind the prompt's end, at it, in mid-text, and before it."""
+    """The border is after the end of the prompt, at it, or before it."""
     for seed in (0, 1):
         target = phi(seed)
         pair = pair_of(target, relative(target, noise=0.05))
@@ -160,8 +161,8 @@ def test_greedy_lanes_write_one_text_across_the_border(length: int):
 
 
 def test_rounds_stop_at_a_border_so_that_a_text_crosses_it_once(monkeypatch: pytest.MonkeyPatch):
-    """Reading a text anew takes as long as its prefill: a refusal must not have it read again, of
-    the target nor of a draft with a border of its own."""
+    """Reading a text again takes as long as its prefill: a rejection must not cause this, neither
+    for the target nor for a draft with its own border."""
     fed: dict[Any, list[int]] = {}
     forward_pass = EagerEngine._pass
 
@@ -191,7 +192,7 @@ def test_the_borders_of_a_model():
 
 
 def test_dynamic_scaling_begins_where_texts_end():
-    """It would rotate by the longest text that the module has seen, in whatever lane."""
+    """Otherwise it would rotate by the longest text that the module has seen in any lane."""
     target = build("llama, dynamic rope", max_position_embeddings=TEXT)
     pair = pair_of(target, relative(target, noise=0.05))
     settings = Settings(gamma=5, max_new_tokens=TEXT, ignore_eos=True)

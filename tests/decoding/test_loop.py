@@ -1,4 +1,4 @@
-"""The loop of a lane: the same tokens as without drafts, caches that stay true, honest rounds."""
+"""The loop of a lane: the same tokens as without drafts, correct caches, and honest rounds."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
 
 PROMPT = [3, 1, 4, 1, 5]
-LENGTH = 140  # past the first place where the cache of a packed model grows
-SHORT = 110  # for other forms, whose caches grow otherwise: tests/engines has those
+LENGTH = 140  # beyond the first growth of a packed model's cache
+SHORT = 110  # for other forms; tests/engines tests the growth of their caches
 LANES = (speculate, baseline)
 SAMPLED = [
     Settings(temperature=1.0),
@@ -43,7 +43,7 @@ SAMPLED = [
 ]
 
 
-# Every form at temperature 0 and drawing, and every sampler.
+# Every form, greedy and sampled, and every sampler.
 FORMS_AND_SETTINGS = [
     *(("fastest", settings) for settings in (Settings(), *SAMPLED)),
     ("static", Settings()),
@@ -59,7 +59,8 @@ def in_words(value: Any) -> str:
 
 @pytest.fixture(params=["fastest", "static", "eager"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The form that the engine picks for a Llama, that of a GPU, and transformers' own forward."""
+    """Run with the engine's choice for a Llama, with the form of a GPU, and with transformers' own
+    forward."""
     if request.param == "static":
         monkeypatch.setenv("SPECVIZ_FORM", "static")
     if request.param == "eager":
@@ -74,14 +75,14 @@ def replace_engines(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    """A target and a draft that agree about half of the time."""
+    """A target, and a draft that agrees with it about half of the time."""
     target = llama(40, num_hidden_layers=2, hidden_size=32, initializer_range=0.2)
     return pair_of(target, relative(target, noise=0.35))
 
 
 @pytest.fixture(scope="module")
 def alone(pair: Pair) -> list[int]:
-    """What transformers' `generate` writes."""
+    """The text that transformers' `generate` writes."""
     return generated(pair.target, PROMPT, LENGTH)
 
 
@@ -90,7 +91,7 @@ def greedy(gamma: int, length: int = LENGTH) -> Settings:
 
 
 def judged(rounds: list[Round]) -> tuple[int, int]:
-    """How many drafts were accepted and how many rejected."""
+    """The numbers of accepted and rejected drafts."""
     found = [t.outcome for r in rounds for t in r.drafted]
     return found.count("accepted"), found.count("rejected")
 
@@ -125,7 +126,7 @@ def test_a_target_that_drafts_for_itself_is_always_accepted(
     assert all(t.outcome == "accepted" for r in rounds for t in r.drafted)
 
 
-# A cache knows the tokens that were kept, not by which sampler they were drawn.
+# A cache depends on the accepted tokens, not on the sampler that drew them.
 @pytest.mark.parametrize(
     ("form", "settings"),
     [case for case in FORMS_AND_SETTINGS if case[1] in (Settings(), SAMPLED[1], SAMPLED[3])],
@@ -146,7 +147,7 @@ def test_after_every_round_both_caches_agree_with_an_uncached_pass(
 
 
 class CountedEngine(EagerEngine):
-    """An engine that notes how many tokens each pass was fed."""
+    """An engine that records the number of tokens of each pass."""
 
     def __init__(self, model: Any, vocab: int) -> None:
         super().__init__(model, vocab)
@@ -191,7 +192,7 @@ def test_every_token_shows_the_verdict_that_it_got(pair: Pair, settings: Setting
 
 
 def test_shown_distributions_are_those_of_the_models(pair: Pair):
-    """At p's top five stands the target's softmax, at q's the draft's."""
+    """The top five of p have the target's softmax, those of q the draft's."""
     first = next(speculate(pair, PROMPT, Settings(gamma=2, temperature=1.0)))
     for model, top in ((pair.target, first.drafted[0].top_p), (pair.draft, first.drafted[0].top_q)):
         logits = model(input_ids=torch.tensor([PROMPT])).logits[0, -1]
@@ -216,7 +217,7 @@ def test_an_abandoned_run_leaves_nothing_behind(pair: Pair):
         for _ in range(rounds):
             next(begun)
         del begun
-    # Two runs at once do not disturb each other either.
+    # Two simultaneous runs do not disturb each other either.
     together = zip(
         speculate(pair, PROMPT, settings), speculate(pair, PROMPT, settings), strict=True
     )
@@ -224,7 +225,7 @@ def test_an_abandoned_run_leaves_nothing_behind(pair: Pair):
 
 
 def test_visitors_at_once_each_get_their_own_run(pair: Pair):
-    """Threads that share the models, and a run that moves to another thread."""
+    """Threads share the models, and one run moves to another thread."""
     settings = replace(SAMPLED[0], max_new_tokens=40)
     wanted = {start: emitted_ids(speculate(pair, [start], settings)) for start in range(4)}
     moved = speculate(pair, [0], settings)
@@ -258,7 +259,8 @@ def test_a_pair_without_a_draft_runs_alone_or_says_so(pair: Pair):
 
 @pytest.mark.parametrize("top", [{}, {"top_k": 1}, {"top_p": 1e-6}])
 def test_ties_go_to_the_lowest_id_in_both_lanes(top: dict[str, float]):
-    # Chains without a script: their logits are read from a table, so equal ones are equal.
+    # These chains have no script: their logits come from a table, so equal logits are exactly
+    # equal.
     target, draft = scripted([], 6, seed=1), scripted([], 6, seed=2)
     for model in (target, draft):
         with torch.no_grad():
@@ -292,7 +294,7 @@ def test_logits_that_are_not_finite_end_in_a_sentence(
 
 
 class Renamed(MiniLM):
-    """Takes its cache under the name of newer versions of transformers."""
+    """A model that takes its cache under the name of newer versions of transformers."""
 
     def forward(self, input_ids: torch.Tensor, cache: Any = None, **options: Any) -> Any:
         return super().forward(input_ids, cache, **options)
@@ -311,7 +313,7 @@ def test_a_model_may_take_its_cache_under_either_name():
 
 def test_a_buffer_of_the_models_own_is_never_written_to(pair: Pair):
     class Kept(torch.nn.Module):
-        """Returns the same buffer of logits from every pass, as some models do."""
+        """Return the same buffer of logits from every pass, as some models do."""
 
         def __init__(self, inner: torch.nn.Module) -> None:
             super().__init__()

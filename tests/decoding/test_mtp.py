@@ -1,4 +1,4 @@
-"""A target's own multi-token prediction layers: what they draft, and that texts stay exact."""
+"""A target's own multi-token prediction layers: their drafts, and texts that stay exact."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIGNIFICANCE = 1e-4
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_chains_begin_at_true_states_whatever_was_rejected(kind: str):
-    """Over a whole run, with chains that are longer than there are layers."""
+    """The test covers a whole run, with chains longer than the number of layers."""
     target, layers = with_layers(kind, VOCAB)
     pair, text, seen = pair_of(target, head=MtpHead(layers, target)), list(PROMPT), 0
     rounds = list(speculate(pair, PROMPT, SAMPLED))
@@ -70,10 +70,10 @@ def test_greedy_text_is_the_targets_own_from_any_prompt(kind: str):
 
 
 def test_a_long_run_follows_the_target():
-    """A broken q fails the same test with an assistant, whose drafts take the same way."""
+    """A broken q fails the same test with an assistant, whose drafts use the same code."""
     target, layers = with_layers("mellum", 4)
     with torch.no_grad():
-        for layer in target.model.layers:  # without attention its text is a Markov chain
+        for layer in target.model.layers:  # without attention, its text is a Markov chain
             layer.self_attn.o_proj.weight.zero_()
     settings = replace(SAMPLED, gamma=3, max_new_tokens=300)
     with bare_rounds():

@@ -1,4 +1,4 @@
-"""Drawing in the host's memory: the same distributions and draws as the functions on tensors."""
+"""Draws in the host's memory: the same distributions and draws as with the functions on tensors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_rows_written_again_and_again_are_the_distributions(settings: Settings):
 
 
 class Scripted:
-    """An engine whose logits depend on the last token that it was fed."""
+    """An engine whose logits depend on its last input token."""
 
     device = torch.device("cpu")
     form = "scripted"
@@ -105,7 +105,7 @@ def lane(pair: Any, settings: Settings, decide: Any = None) -> list[Round]:
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 @pytest.mark.parametrize("settings", SETTINGS[:4])
 def test_the_quick_verdict_is_the_plain_one(settings: Settings, drafter: Any):
-    """A decide of one's own is asked with tensors; by default the arrays are judged."""
+    """A custom `decide` gets tensors; the default one judges arrays."""
 
     def plain(*values: Any) -> torch.Tensor:
         return decide(*values)
@@ -124,7 +124,7 @@ def test_a_draw_from_a_row_is_the_draw_from_its_tensor():
     settings = Settings(temperature=1.0)
     for seed in range(30):
         logits, u = rows(1, seed), torch.rand(1, generator=generator(seed), dtype=torch.float64)
-        memory = Distributions(settings, VOCAB)  # whose temperature is 1
+        memory = Distributions(settings, VOCAB)  # its temperature is 1
         memory.reserve(1)
         drawn = memory.draw(0, logits, u.item())
         assert torch.equal(drawn, draw(probabilities(logits, settings), u))

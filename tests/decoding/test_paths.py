@@ -1,4 +1,4 @@
-"""Every path draws and decides the same: token by token, draw by draw."""
+"""Every path draws and decides alike: token by token, draw by draw."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def pair() -> Pair:
 
 
 def draws_of(pair: Pair, settings: Settings) -> list[tuple[Any, ...]]:
-    """All that chance and rule decided in a lane, without the clocks."""
+    """The ids, outcomes and draws of a lane, without the clocks."""
     rounds = [
         e for e in decode(pair, [1, 2, 3] * 4, settings, "speculative") if isinstance(e, Round)
     ]
     return [(t.id, t.outcome, t.u) for r in rounds for t in (*r.drafted, r.emitted[-1])]
 
 
-# Copies are not drawn, so that only the target's rows are truncated; an early exit draws as a draft
-# model does, from other layers.
+# Copies are not drawn, so only the target's rows are truncated. An early exit draws like a draft
+# model, from other layers.
 @pytest.mark.parametrize(
     ("drafter", "sampling"),
     [
@@ -81,7 +81,7 @@ def test_all_paths_write_the_same_text_from_the_same_draws(
 def test_the_widest_rounds_write_the_same_text_on_all_paths(
     pair: Pair, sampling: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
-    """Also where a pass is too wide to be a program."""
+    """This includes passes that are too wide for a program."""
     gamma = int(RANGES["gamma"][1])
     settings = Settings(
         gamma=gamma, drafter="ngram", max_new_tokens=100, seed=5, ignore_eos=True, **sampling
@@ -101,7 +101,7 @@ def test_the_widest_rounds_write_the_same_text_on_all_paths(
 def test_cards_tell_the_numbers_of_their_own_place(
     pair: Pair, form: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """beta, and what the draft thought of a correction, from passes without caches."""
+    """Compare beta, and the draft's probability of a correction, with passes without caches."""
     if form == "static":
         monkeypatch.setenv("SPECVIZ_FORM", form)
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=60, seed=5, ignore_eos=True)
@@ -132,7 +132,7 @@ def test_cards_tell_the_numbers_of_their_own_place(
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
 def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
-    """Also where u lies next to p / q, and where p and q agree."""
+    """This includes draws u next to p / q, and p equal to q."""
     shared = torch.Generator().manual_seed(2)
     settings, verdicts = Settings(**sampling), set()
     for spread in (0.0, 0.1, 1.0):
@@ -177,8 +177,8 @@ def test_a_residual_without_mass_draws_from_p():
 
 @pytest.mark.parametrize("form", ["compiled", "eager", "static"])
 def test_ties_go_to_the_lowest_id_in_both_lanes(form: str, monkeypatch: pytest.MonkeyPatch):
-    """Kernels round the logits of two equal rows of the head apart: with these seeds, in eager and
-    static passes, before the thirtieth token."""
+    """Kernels round the logits of two equal rows of the head differently: with these seeds, in
+    eager and static passes, before the thirtieth token."""
     if form == "static":
         monkeypatch.setenv("SPECVIZ_FORM", form)
     with eager_only() if form == "eager" else nullcontext():

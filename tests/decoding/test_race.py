@@ -1,4 +1,4 @@
-"""Two lanes, two clocks, one device: who runs when, what counts, and what is said at the end."""
+"""Two lanes, two clocks, one device: the order of lanes, the counted time, and the end event."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAMPLED = Settings(gamma=3, temperature=1.0, max_new_tokens=40)
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
-    """A pair whose every pass takes a known time; the first pass of each model far more."""
+    """A pair whose passes take a known time, and the first pass of each model far more."""
     time = VirtualTime()
     monkeypatch.setattr("specviz.core.clock.time", time)
     target = mini(9, seed=1, spread=3.0)
@@ -80,7 +80,7 @@ def test_the_wall_clock_counts_prefill_and_texts_but_neither_the_other_lane_nor_
     again = race(pair, PROMPT, SAMPLED)
     slowly = []
     for event in again:
-        time.seconds += 100.0  # the caller's
+        time.seconds += 100.0  # time of the caller
         slowly.append(event)
     assert slowly[1:] == events
 
@@ -111,7 +111,7 @@ def test_a_clock_is_the_sum_of_its_lane_alone(pair: Pair):
 
 
 def test_warm_up_counts_nowhere(pair: Pair):
-    """The first pass of each model took a million seconds."""
+    """The first pass of each model takes a million seconds."""
     header, rounds, _ = raced(pair, SAMPLED)
     assert max(r.clock for r in rounds) < 1e4
     assert max(s for times in header.prefill_seconds.values() for s in times.values()) < 1e4
@@ -128,7 +128,7 @@ def test_prefill_stands_in_the_header_by_lane_and_model(pair: Pair):
 
 
 def test_a_prompt_that_lanes_read_together_is_charged_to_each(monkeypatch: pytest.MonkeyPatch):
-    reading = 1000.0  # seconds, far more than engines take to be made
+    reading = 1000.0  # seconds, far more than the engines take to start
     prefill = shared_prompt.prefill
     monkeypatch.setattr(shared_prompt, "prefill", lambda *read: reading + prefill(*read))
     sizes = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 32, "initializer_range": 0.2}
@@ -152,7 +152,7 @@ def fake_round(lane: str, index: int, seconds: float) -> Round:
 
 
 def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair: Pair):
-    """Always the one with the lower clock, as far as it has run."""
+    """The lane with the lower clock always runs next."""
     pace = {"speculative": 2.5, "baseline": 1.0}
     clocks: dict[str, float] = {}
 
@@ -178,7 +178,7 @@ def test_the_lane_that_is_behind_runs_next(monkeypatch: pytest.MonkeyPatch, pair
 @pytest.mark.parametrize("taken", [0, 1, 2, 5])
 def test_closing_a_race_stops_both_lanes(pair: Pair, monkeypatch: pytest.MonkeyPatch, taken: int):
     alive: list[str] = []
-    kept: list[Any] = []  # what is held elsewhere must be closed by the race itself
+    kept: list[Any] = []  # references elsewhere must not replace the race's own closing
     real = specviz.core.loop.decode
 
     def watched(*arguments: Any, **named: Any) -> Iterator[Any]:
@@ -274,7 +274,7 @@ def accept_all(*arguments: Any) -> torch.Tensor:
 def test_a_divergence_is_reported_with_the_margin_of_the_target(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, sharpness: float
 ):
-    """Here it comes from a verifier that accepts everything; it must not be hidden."""
+    """The divergence comes from a verifier that accepts everything, and must not be hidden."""
     with torch.no_grad():
         pair.target.head.weight *= sharpness
     monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: accept_all)
@@ -287,14 +287,14 @@ def test_a_divergence_is_reported_with_the_margin_of_the_target(
     first, second = logits.topk(2).values.tolist()
     if first - second < 15:
         assert end.divergence.margin == pytest.approx(first - second, abs=1e-3)
-    else:  # such a second choice has no probability left to be told in fp32
+    else:  # the second choice's probability underflows in fp32
         assert end.divergence.margin is not None and end.divergence.margin > 15
 
 
 def test_in_half_precision_lanes_agree_or_part_at_a_near_tie():
     target = llama(60, seed=5, num_hidden_layers=2, hidden_size=32).to(torch.bfloat16)
     draft = relative(target, noise=0.3)
-    for start in (0, 3):  # where they agree here, and where they part
+    for start in (0, 3):  # starts with which they agree, and diverge
         *_, end = race(pair_of(target, draft), [start], Settings(max_new_tokens=60))
         if not end.identical:
             assert end.divergence is not None and end.divergence.margin < 0.5

@@ -1,4 +1,4 @@
-"""Models whose layers keep a running state: it is put back, and what was kept is read again."""
+"""Models whose layers keep a running state: it is restored, and accepted tokens are read again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROMPT = list(range(3, 14))
 COUNT = 20  # tokens to write
 GAMMA = 3
 
-# Others have a near-tie in their text, or drafts that are all wrong.
+# Other seeds have a near-tie in their text, or only wrong drafts.
 SEEDS = {"olmo hybrid": 1, "kimi linear": 1, "zamba": 1, "zamba 2": 1}
 DIFFERENT_CACHES = ["mamba 2", "falcon-h1", "qwen 3.5", "zaya, sliding", "mamba"]
 
@@ -53,7 +53,7 @@ def greedy(drafter: str = "model", gamma: int = GAMMA, **fields: Any) -> Setting
 
 
 def uncached(model: Any, ids: list[int]) -> Tensor:
-    """The logits after each of `ids`, [n, vocab]."""
+    """The logits after each of `ids`, [n, vocab], without a cache."""
     with torch.inference_mode():
         logits: Tensor = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
     return logits
@@ -79,14 +79,14 @@ def test_target_and_draft_with_states_write_what_generate_writes(kind: str):
 @pytest.mark.parametrize("singly", [False, True], ids=["judging", "drafting"])
 @pytest.mark.parametrize("kind", DIFFERENT_CACHES)
 def test_rejected_tokens_leave_no_trace(kind: str, singly: bool):
-    """At each position, and in rounds that follow each other."""
+    """Rejections occur at each position, in consecutive rounds."""
     model = model_of(kind)
     engine = make_engine(model, 40)
     text = torch.randint(40, (60,), generator=torch.Generator().manual_seed(1)).tolist()
     committed = WINDOW + 3
     engine.forward(torch.tensor(text[:committed]), keep=1)
     engine.rollback(committed)
-    for kept in (5, 0, 1, 4, 2, 5, 3, 0, 5):  # of five drafts
+    for kept in (5, 0, 1, 4, 2, 5, 3, 0, 5):  # accepted drafts of five
         wrong = [(token + 1) % 40 for token in text[committed + 1 + kept : committed + 6]]
         fed = [text[committed], *text[committed + 1 : committed + 1 + kept], *wrong]
         steps = [[token] for token in fed] if singly else [fed]
@@ -99,7 +99,7 @@ def test_rejected_tokens_leave_no_trace(kind: str, singly: bool):
 
 @pytest.mark.parametrize("kind", ["qwen 3.5", "mamba"])
 def test_hidden_states_are_those_of_the_tokens_of_a_pass(kind: str):
-    """A head reads them: what is read again has been given to it."""
+    """A head reads these states, and it already has those of tokens that are read again."""
     model = model_of(kind)
     engine = make_state_engine(model, 40)
     engine.keep_states([1])
@@ -116,7 +116,7 @@ def test_hidden_states_are_those_of_the_tokens_of_a_pass(kind: str):
 
 @pytest.mark.parametrize("kind", ["qwen 3.5", "mamba"])
 def test_a_text_may_be_taken_back_to_any_length(kind: str):
-    """Where no state was kept the text is read anew."""
+    """If no state was kept, the whole text is read again."""
     model = model_of(kind)
     engine = make_engine(model, 40)
     for length in (12, 7, 0):
@@ -136,7 +136,7 @@ def test_a_text_may_be_taken_back_to_any_length(kind: str):
 def test_other_drafters_write_what_generate_writes(kind: str, drafter: str):
     target = model_of(kind)
     pair = replace(pair_of(target), head=random_head(target))
-    prompt = PROMPT * 2  # which can be copied from
+    prompt = PROMPT * 2  # repetitive, for copies
     rounds = list(speculate(pair, prompt, greedy(drafter)))
     assert emitted_ids(rounds) == generated(target, prompt, COUNT)
     assert outcome_counts(rounds)["rejected"]
@@ -156,7 +156,7 @@ def test_every_policy_writes_what_generate_writes(kind: str, policy: str):
 @pytest.mark.parametrize("kind", ["qwen 3.5", "mamba"])
 def test_a_text_that_ends_in_mid_round_leaves_true_caches(kind: str, ends: str):
     wanted = generated(model_of(kind), PROMPT, COUNT)
-    # Behind the first draft of a round or the second: each round writes five tokens.
+    # The end is the first or second draft of a round: each round writes five tokens.
     place = next(i for i in (6, 7, 11, 12) if wanted[i] not in wanted[:i])
     last = wanted[place]
     eos_id = last if ends == "eos" else None
@@ -203,7 +203,7 @@ def test_a_sampled_text_follows_the_target():
 
 
 def rows_of_passes(model: Any) -> list[int]:
-    """A list to which each pass of the model adds how many tokens it reads."""
+    """A list to which each pass of the model appends its number of tokens."""
     rows: list[int] = []
     table = model.get_input_embeddings()
     table.register_forward_hook(lambda module, inputs, output: rows.append(inputs[0].shape[1]))
@@ -212,7 +212,7 @@ def rows_of_passes(model: Any) -> list[int]:
 
 def test_kept_tokens_are_read_again_in_no_further_pass_and_not_for_ever():
     target = model_of("mamba 2")
-    draft = build("mamba 2", seed=5)  # which is always wrong
+    draft = build("mamba 2", seed=5)  # always wrong
     make_engine(target, 40)  # its trial
     rows = rows_of_passes(target)
     rounds = list(speculate(pair_of(target, draft), PROMPT, greedy(gamma=2)))
@@ -221,7 +221,8 @@ def test_kept_tokens_are_read_again_in_no_further_pass_and_not_for_ever():
     prompt, *passes = rows
     assert prompt == len(PROMPT) - 1
     assert len(passes) == len(rounds)
-    # One more token stays behind each round, until what was read again has cost as much as a pass.
+    # Each round leaves one more token to read again, until reading again has cost as much as a
+    # pass.
     assert extra_token_cost(target, "eager") == 0.14
     assert counts[:6] == [2, 2, 2, 2, 2, 0]
     assert passes[:12] == [3, 4, 5, 6, 7, 6] * 2
@@ -273,7 +274,7 @@ def test_a_past_that_nobody_can_put_back_is_refused(kind: str, sentences: Senten
 def test_a_state_that_is_not_in_the_cache_is_found_out(
     monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ):
-    """Whatever a model keeps elsewhere is not put back with its cache."""
+    """State outside the cache is not restored with the cache."""
     model = model_of("mamba 2")
     forward = model.forward
     calls: list[Tensor] = []

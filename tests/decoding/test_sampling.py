@@ -1,4 +1,4 @@
-"""Logits to probabilities to a verdict."""
+"""From logits to probabilities to a verdict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specviz.core.types import Verdict
 from specviz.core.views import residual
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=12)
-# Few distinct values, so that ties are the rule.
+# Few distinct values, so that ties are common.
 TIED = st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), min_size=2, max_size=12)
 SETTINGS = st.builds(
     Settings,
@@ -50,10 +50,10 @@ def test_a_row_is_a_distribution(logits: list[float], settings: Settings):
 @examples(60)
 @given(TIED, SETTINGS)
 def test_a_row_is_what_the_definitions_say(logits: list[float], settings: Settings):
-    """Ties included: the lowest ids stay."""
+    """At ties, the lowest ids stay."""
     p = probabilities(torch.tensor([logits]), settings)[0].double().numpy()
     wanted = processed_distribution(logits, settings)
-    # A cut that falls on the mass of top-p itself may go either way in floating point.
+    # A cut exactly at the mass of top-p may go either way in floating point.
     masses = np.cumsum(
         np.sort(
             processed_distribution(
@@ -87,7 +87,7 @@ def test_top_p_ties_go_to_the_lowest_ids():
 
 
 def test_top_p_shares_what_top_k_left():
-    # 0.4 0.3 0.2 0.1: of the 0.7 that top-k leaves, the first holds 4/7, above a half.
+    # 0.4 0.3 0.2 0.1: top-k leaves 0.7, and the first token has 4/7 of that, more than a half.
     logits = [math.log(x) for x in (0.4, 0.3, 0.2, 0.1)]
     assert law_of(logits, temperature=1.0, top_k=2, top_p=0.5) == [1.0, 0.0, 0.0, 0.0]
     kept = law_of(logits, temperature=1.0, top_k=2, top_p=0.6)
@@ -108,7 +108,7 @@ def test_top_p_shares_what_top_k_left():
 )
 @pytest.mark.parametrize("spread", [0.5, 3.0])
 def test_large_vocabularies_are_truncated_alike(settings: Settings, spread: float):
-    """However much of the vocabulary has to be sorted for it."""
+    """This holds for any share of the vocabulary that must be sorted."""
     logits = spread * torch.randn(1, 4 * SHORT_LIST, generator=rng())
     p = probabilities(logits, settings)[0].double().numpy()
     np.testing.assert_allclose(p, processed_distribution(logits[0].tolist(), settings), atol=1e-6)
@@ -144,7 +144,7 @@ def test_the_ends_of_the_unit_interval_draw_possible_ids(u: float):
 def test_a_draw_in_the_hosts_memory_gives_the_very_id_that_a_running_sum_gives(
     vocab: int, scale: float
 ):
-    """Also next to the ends of a share."""
+    """This includes draws right next to the border of a token's share."""
     numbers = np.random.default_rng(vocab)
     for sharpness in numbers.uniform(0, 12, 60):
         weights = np.exp(sharpness * numbers.normal(size=vocab)) * (numbers.random(vocab) < 0.5)
@@ -220,7 +220,8 @@ def test_without_drafts_the_bonus_is_drawn_from_p():
 
 
 def exact_marginal(p: Tensor, q: Tensor) -> np.ndarray:
-    """The law of the first emitted token: drafted with q, u on a fine grid, residual exact."""
+    """The distribution of the first emitted token: drafted with q, with u on a fine grid and an
+    exact residual."""
     law = np.zeros(p.shape[-1])
     grid = [(i + 0.5) / 100 for i in range(100)]
     for token, chance in enumerate(q[0].tolist()):

@@ -1,6 +1,7 @@
-"""Decoding on another device than the host: nothing mixes them, and the host waits once a round.
+"""Decoding on a device other than the host: tensors of both never mix, and the host waits once a
+round.
 
-The stand-in shows what CUDA would refuse. Speed, kernels and captures only a GPU can show: see
+The stand-in refuses what CUDA would refuse. Speed, kernels and captures need a GPU: see
 tests/engines/test_cuda.py.
 """
 
@@ -40,7 +41,7 @@ from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass
 pytestmark = pytest.mark.usefixtures(stand_in.__name__)
 
 PROMPT = [3, 1, 4, 1, 3, 1]
-VOCAB = 1200  # more than the short list of top-p
+VOCAB = 1200  # longer than the short list of top-p
 DRAFTERS = ("model", "ngram", "early-exit", "head")
 SAMPLERS = {
     "greedy": {},
@@ -78,7 +79,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     specviz.sides.fast_gpu.engine._pools.clear()
 
 
-# Any two of the three meet.
+# Any two values of form, drafter and sampler occur together.
 KINDS_OF_ROUNDS = [
     tuple(case.values())
     for case in (
@@ -96,7 +97,7 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
     settings = Settings(gamma=3, max_new_tokens=7, drafter=drafter, **SAMPLERS[sampler])
     lane = "baseline" if drafter == "none" else "speculative"
     run = start_lane(pair, PROMPT, settings, lane)
-    # CUDA graphs hand out no hidden states.
+    # CUDA graphs return no hidden states.
     assert run.target.name == ("eager" if drafter == "head" else form)
     run.prefill()
     drafted = 0
@@ -122,7 +123,7 @@ def test_no_line_of_a_round_waits_outside_of_these_parts(pair: Pair):
     settings = Settings(gamma=3, temperature=1.0, top_p=0.8, max_new_tokens=12)
     for lane in (speculate, baseline):
         rounds = lane(pair, PROMPT, settings)
-        next(rounds)  # the prefill is before it
+        next(rounds)  # after the prefill
         with host_waits() as waits:
             count = len(list(rounds))
         assert waits == ["tolist", "_to_copy"] * count and count > 1
@@ -147,7 +148,7 @@ def test_a_greedy_race_writes_what_generate_writes(pair: Pair, on_host: Pair, fo
 
 @pytest.mark.parametrize("kind", ["mamba 2", "falcon-h1"])
 def test_running_states_are_put_back_where_they_are(kind: str):
-    """The wait for the verdict is the only one of a round, also where states are put back."""
+    """The wait for the verdict is the only one of a round, even if states are restored."""
     target = build(kind)
     models = target, relative(target, noise=0.2)
     wanted = generated(target, PROMPT, 16)
@@ -174,11 +175,12 @@ def test_a_draft_on_another_device_than_its_target(pair: Pair, on_host: Pair, sa
 
 
 def chain(drafter: str) -> tuple[Any, Pair]:
-    """A target whose law is known, on the host, and a pair with the same target on the device."""
+    """A target with a known distribution on the host, and a pair with the same target on the
+    device."""
     if drafter == "early-exit":
         target = llama(4, num_hidden_layers=2, max_position_embeddings=4096)
         with torch.no_grad():
-            for layer in target.model.layers:  # without attention it is a Markov chain
+            for layer in target.model.layers:  # without attention, it is a Markov chain
                 layer.self_attn.o_proj.weight.zero_()
         return target, pair_of(on_device(copy.deepcopy(target)))
     models = [mini(4, seed=s, spread=2.0, decay=0.0, max_position_embeddings=4096) for s in (2, 3)]
@@ -213,7 +215,7 @@ def test_a_wrong_rule_fails_that_test(monkeypatch: pytest.MonkeyPatch):
     assert fits("model", "temperature", 300) < 1e-4
 
 
-# The stand-in itself: what CUDA refuses or waits for must be seen.
+# The stand-in itself: it must notice everything that CUDA refuses or waits for.
 
 
 @pytest.mark.parametrize(
@@ -305,7 +307,7 @@ def test_a_device_without_memory_says_what_to_do(
     pair: Pair, form: str, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ):
     engine = make_engine(pair.target, VOCAB)
-    feed = torch.arange(MAX_TOKENS + 1, device=DEVICE)  # which the model's own modules read
+    feed = torch.arange(MAX_TOKENS + 1, device=DEVICE)  # read by the model's own modules
     assert engine.name == form
 
     def fails(error: Exception) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Drafts from counts: what followed the longest run at the text's end."""
+"""Drafts from counts of the tokens that followed the longest run at the text's end."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ from specviz.sides.lookup import suffix
 from specviz.sides.lookup.suffix import MIN_CHANCE, SuffixDrafter, SuffixIndex
 
 SAMPLED = Settings(drafter="suffix", gamma=3, temperature=1.0)
-SIGNIFICANCE = (
-    1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
-)
+SIGNIFICANCE = 1e-4  # failure rate of a right sampler; seeds are fixed, so it never fails
 MEMORY = [[2, 0, 1, 3, 0], [2, 3, 2, 1]]
 
 
 def counted(texts: list[list[int]], end: list[int]) -> tuple[int, Counter[int]]:
-    """By definition: the longest run at the end of `end` that was followed by something in
-    `texts`, and how often by what."""
+    """Counts by definition: the longest run at the end of `end` that something followed in `texts`,
+    and how often each token followed."""
     for size in range(min(len(end), suffix.DEPTH - 1), 0, -1):
         found = Counter(
             text[i + size]
@@ -91,7 +89,7 @@ def test_an_id_costs_microseconds_however_the_text_repeats_itself(text: list[int
     for token_id in (text * 200)[:200]:
         index.extend([token_id])
         index.followers(index.context())
-    assert (time.thread_time() - start) / 200 < 250e-6  # seconds; some ten of them are usual
+    assert (time.thread_time() - start) / 200 < 250e-6  # seconds; some ten microseconds are usual
 
 
 def run_of(pair: Pair, prompt: list[int], settings: Settings, **options: Any) -> Trace:
@@ -172,7 +170,7 @@ def history_pair() -> Pair:
 
 
 def sequences_fit(settings: Settings) -> float:
-    """How well the first tokens of many texts fit the target's law."""
+    """The p-value of the first tokens of many texts under the target's distribution."""
     pair = history_pair()
     prompt = [2, 0, 3, 2, 0]
     law = continuation_distribution(pair.target, prompt, 3, settings)
@@ -183,9 +181,9 @@ def sequences_fit(settings: Settings) -> float:
 
 
 def chain_fits(patch: pytest.MonkeyPatch) -> float:
-    """How well one long run of a Markov chain fits the target's law.
+    """The p-value of one long run of a Markov chain under the target's distribution.
 
-    Drafts come from runs of one or two ids, which several others follow: q is then spread out.
+    Drafts come from runs of one or two ids with several followers, so q is spread out.
     """
     target = mini(4, seed=2, spread=2.0, decay=0.0, max_position_embeddings=4000)
     patch.setattr(suffix, "DEPTH", 3)
@@ -205,7 +203,7 @@ def test_a_long_run_follows_the_target(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_q_that_is_not_what_was_drawn_from_fails(monkeypatch: pytest.MonkeyPatch):
-    """The likeliest follower is taken where one should be drawn."""
+    """The likeliest follower is drafted instead of a drawn one."""
     monkeypatch.setattr(suffix, "_drawn_index", lambda followers, u: followers.likeliest)
     assert chain_fits(monkeypatch) < SIGNIFICANCE
 

@@ -1,4 +1,4 @@
-"""Drafts of a model whose tokenizer is not the target's."""
+"""Drafts of a model with another tokenizer than the target's."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ from specviz.pairs.doctor import examine
 from specviz.runs.identities import check_trace
 from specviz.sides.model.other_tokenizer import DraftText, SharedTokensDrafter, TextDrafter
 
-SIGNIFICANCE = (
-    1e-4  # how often a right sampler would fail a test; seeds are fixed, so it never does
-)
+SIGNIFICANCE = 1e-4  # failure rate of a right sampler; seeds are fixed, so it never fails
 ENDS = ("<|end|>",)
 TEXTS = [*CORPUS, "the mat\n\n  sat   on\tthe café 🙂🙃 日本", "<|end|> <s> don't"]
 
@@ -51,7 +49,7 @@ def fine() -> PreTrainedTokenizerFast:
 
 
 def coarse() -> PreTrainedTokenizerFast:
-    """Other pieces, in another order, than those of `fine`."""
+    """A tokenizer with other pieces than `fine`, in another order."""
     return byte_level(330, special=("<s>", "</s>"), corpus=[*CORPUS[::-1], "sat mat cat on the"])
 
 
@@ -71,7 +69,7 @@ def test_the_bytes_of_tokens_are_those_of_the_text(make: Any, text: str):
     tokenizer = make()
     known = spelling(tokenizer)
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    if "<" not in text:  # special tokens stand for no text
+    if "<" not in text:  # special tokens have no text
         assert b"".join(known.texts[i] for i in ids).decode().strip() == text.strip()
     again = known.spell(text.encode())
     assert b"".join(known.texts[i] for i in again).decode() == text
@@ -135,7 +133,7 @@ def test_greedy_text_is_the_targets_own_whatever_the_draft_writes(kind: str, pro
 
 
 class Writer:
-    """An engine that goes on with a text after `begin` bytes, in its own tokens."""
+    """An engine that continues a text after `begin` bytes, in its own tokens."""
 
     def __init__(self, known: Spelling, text: bytes, begin: int, vocab: int) -> None:
         self.name = "scripted"
@@ -165,8 +163,8 @@ class Writer:
 def test_a_draft_that_writes_the_targets_text_is_kept_across_unfinished_characters(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Characters of several tokens, line breaks and spaces, all in other tokens than the target's:
-    and the draft reads exactly the text that was written."""
+    """The text has characters of several tokens, line breaks and spaces, all split differently from
+    the target's tokens. The draft reads exactly the written text."""
     theirs, text = TOKENIZERS[kind](), " the cat 日本 sat\n\n  on the 🙂 mat"
     pair = pair_with(theirs)
     script = pair.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -209,7 +207,7 @@ def test_every_token_of_the_target_may_be_drafted():
 
 
 def speaking(pair: Pair, script: list[int], begin: int) -> Any:
-    """A forward pass that prefers the token of the script at every place."""
+    """A forward pass that prefers the scripted token at every position."""
     whole = type(pair.target).forward
 
     def forward(*values: Any, **options: Any) -> Any:
@@ -230,7 +228,7 @@ def speaking(pair: Pair, script: list[int], begin: int) -> Any:
 
 
 def small_pair(**config: Any) -> Pair:
-    """Six tokens against six others, four of them shared, in another order."""
+    """A pair with six tokens each, of which four are shared, in another order."""
     ours = tokenizer_of({"a": 0, "b": 1, "c": 2, "d": 3, "ab": 4, "end": 5})
     theirs = tokenizer_of({"x": 0, "d": 1, "a": 2, "c": 3, "y": 4, "b": 5})
     models = (mini(6, seed=seed, spread=2.0, **config) for seed in (2, 3))
@@ -270,7 +268,7 @@ def test_sampled_sequences_follow_the_target():
 
 
 def chain_fits() -> float:
-    """How well one long run of a Markov chain fits the target's law."""
+    """The p-value of one long run of a Markov chain under the target's distribution."""
     pair = small_pair(decay=0.0, max_position_embeddings=3000)
     with bare_rounds():
         ids = emitted_ids(speculate(pair, [2, 0], replace(SAMPLED, max_new_tokens=700)))
@@ -282,7 +280,8 @@ def test_a_long_run_follows_the_target():
 
 
 def test_a_q_over_all_tokens_of_the_draft_fails(monkeypatch: pytest.MonkeyPatch):
-    """Drawn from the shared tokens alone, and judged by chances that were not renormalised."""
+    """Drafts are drawn from the shared tokens alone, but judged by probabilities that were not
+    renormalised."""
     whole_run = SharedTokensDrafter._drafted
 
     def not_renormalised(self: SharedTokensDrafter, *values: Any) -> Any:
@@ -312,7 +311,8 @@ def test_only_shared_tokens_are_drafted_and_the_draft_reads_what_was_written():
 def test_a_draft_is_drawn_from_the_drafts_own_law_over_shared_tokens(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """After every verdict: what was rejected is forgotten, and each id keeps its probability."""
+    """This holds after every verdict: rejected tokens are forgotten, and each id keeps its
+    probability."""
     pair, seen = pair_with(coarse()), []
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=40, ignore_eos=True)
     whole_run = SharedTokensDrafter._drafted
@@ -340,7 +340,7 @@ def test_of_two_ids_with_one_text_the_ordinary_one_is_written():
         assert known.spell(b"a") == [1 - byte_id]
 
 
-# Folders, as the hub has them
+# Folders in the hub's format
 
 
 def test_two_folders_with_two_tokenizers_race_and_the_doctor_says_so(

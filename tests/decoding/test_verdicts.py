@@ -1,4 +1,4 @@
-"""The verdicts besides the token rule: three follow the target's law, the fourth must not."""
+"""All verdicts: three follow the target's distribution, and the fourth must not."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from specviz.runs.rerun import compared
 from specviz.sides.verdicts import block, typical
 
 GAMMA, WORDS, SAMPLES = 3, 3, 1000
-UNLIKE = (1, 12)  # seeds of two tables that agree little
+UNLIKE = (1, 12)  # seeds of two tables that rarely agree
 EXACT = [name for name in verdict_names() if verdict_kind(name).exact]
 RULES = {name: verdict_kind(name).decide for name in verdict_names()}
 
 
 def tables(seed: int) -> dict[Ids, Tensor]:
-    """A distribution over `WORDS` tokens after each text of up to `GAMMA` tokens."""
+    """A table with a distribution over `WORDS` tokens after each text of up to `GAMMA` tokens."""
     generator = torch.Generator().manual_seed(seed)
     texts = (ids for n in range(GAMMA + 1) for ids in product(range(WORDS), repeat=n))
     return {ids: torch.softmax(2 * torch.randn(WORDS, generator=generator), -1) for ids in texts}
 
 
 def drafts(draft: dict[Ids, Tensor]) -> Iterator[tuple[Ids, float]]:
-    """Every draft run, as long as the table's longest text, and its probability."""
+    """Every draft run with the length of the table's longest text, and its probability."""
     words, length = len(draft[()]), max(map(len, draft))
     for ids in product(range(words), repeat=length):
         mass = 1.0
@@ -55,7 +55,8 @@ def rows(table: dict[Ids, Tensor], ids: Ids, count: int) -> Tensor:
 
 
 def whole_texts(rule: Any, target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> list[Ids]:
-    """Texts of GAMMA + 1 tokens: one round judged by `rule`, the rest drawn from the target."""
+    """Write texts of GAMMA + 1 tokens: one round judged by `rule`, the rest drawn from the
+    target."""
     chance = np.random.default_rng(1)
     runs, masses = zip(*drafts(draft), strict=True)
     known = {ids: (rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA)) for ids in runs}
@@ -83,7 +84,7 @@ def law(target: dict[Ids, Tensor]) -> Distribution:
 
 
 def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[str, float]:
-    """How many drafts of a run each exact rule keeps in expectation."""
+    """The expected number of drafts of a run that each exact rule keeps."""
     expected = dict.fromkeys(EXACT, 0.0)
     for ids, mass in drafts(draft):
         p, q, given = rows(target, ids, len(ids) + 1), rows(draft, ids, len(ids)), torch.tensor(ids)
@@ -104,7 +105,7 @@ def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name
 
 
 def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pytest.MonkeyPatch):
-    """It ignores what the next place has left to make up for."""
+    """This rule ignores the residual at the next position."""
     right = block.block_numbers
 
     def lenient(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,7 +118,7 @@ def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pyte
 
 
 def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
-    """norm(max(0, weight p - q)) of the place behind the drafts that were kept."""
+    """The distribution is norm(max(0, weight p - q)) at the position after the accepted drafts."""
     target, draft, places = tables(UNLIKE[0]), tables(UNLIKE[1]), 0
     draws = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
     for ids, _ in drafts(draft):
@@ -141,7 +142,8 @@ def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
 
 
 def test_typical_asks_less_of_a_draft_where_the_target_is_less_certain():
-    """min(0.09, 0.3 exp(-H)): of a uniform row of n tokens 0.3 / n, of a certain one 0.09."""
+    """The threshold is min(0.09, 0.3 exp(-H)): up to 0.3 / n for n equally likely tokens, and 0.09
+    for a certain one."""
     rows_of = [[1.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0, 0.0], [1 / 6] * 6]
     wanted = [min(typical.TYPICAL_EPSILON, typical.TYPICAL_DELTA / n) for n in (1, 2, 6)]
     found = typical.typical_thresholds(torch.tensor(rows_of)).tolist()
@@ -160,7 +162,8 @@ def test_block_keeps_no_less_than_token_and_exact_match_no_more():
 
 
 def test_the_published_example_of_block_verification():
-    """Sun et al. 2024, introduction: two tokens, whatever the text, and two drafts."""
+    """The example of Sun et al. 2024, introduction, has two tokens, the same distribution after any
+    text, and two drafts."""
     texts = [ids for n in range(3) for ids in product(range(2), repeat=n)]
     target, draft = (dict.fromkeys(texts, torch.tensor(row) / 3) for row in ([1, 2], [2, 1]))
     expected = expected_kept(target, draft)
@@ -170,7 +173,7 @@ def test_the_published_example_of_block_verification():
 
 @pytest.mark.parametrize("name", verdict_names())
 def test_one_hot_rows_get_one_verdict(name: str):
-    """Then a greedy run needs no rule but one: see `Settings.rule`."""
+    """So a greedy run needs only one rule: see `Settings.rule`."""
     source = torch.Generator().manual_seed(1)
     for ids in product(range(2), repeat=GAMMA):
         p, q = torch.eye(3)[[0, 1, 0, 2]], torch.eye(3)[list(ids)]
@@ -248,7 +251,7 @@ def test_a_recording_of_any_verdict_is_read_and_measured(pair: Pair, name: str):
     check_trace(trace)
     metrics = compute_metrics(trace)
     assert metrics.alpha is not None and metrics.beta is not None
-    if name != "block":  # which judges a round at once, so no place has a chance of its own
+    if name != "block":  # block judges whole rounds, so positions have no chance
         assert metrics.alpha == pytest.approx(metrics.beta, abs=0.2)
 
 
