@@ -1,4 +1,4 @@
-"""The static form of engines, for tests of several files."""
+"""Fixtures of the static form of engines, shared by several files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ VOCAB = 40
 
 @pytest.fixture
 def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Static wherever possible, with windows so short that every run outgrows several."""
+    """Use the static form wherever possible, with windows so short that every run outgrows
+    several."""
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", 16)
     yield
@@ -24,6 +25,6 @@ def static_form(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    """A target and a draft that agree about half of the time."""
+    """A target, and a draft that agrees with it about half of the time."""
     target = llama(VOCAB, num_hidden_layers=2, hidden_size=32, initializer_range=0.2)
     return pair_of(target, relative(target, noise=0.35))

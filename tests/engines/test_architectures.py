@@ -1,4 +1,4 @@
-"""More architectures and configs than the families have: models held in memory can race."""
+"""Races of models in memory, with more architectures and configs than the families have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LENGTH = 24  # of the texts, in tokens
 
 @cache
 def target_and_text(kind: str) -> tuple[Any, list[int]]:
-    """A model of this kind, and what its `generate` writes after the prompt."""
+    """A model of this kind, and the text that its `generate` writes after the prompt."""
     target = build(kind)
     return target, generated(target, PROMPT, LENGTH)
 
@@ -39,8 +39,8 @@ def test_both_lanes_write_what_generate_writes(kind: str, gamma: int):
     assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
 
 
-# An exit and a head read the modules of a kind. Copies of the text only meet its cache: some that
-# is compiled, one that slides, and one with a running state.
+# Early exits and heads read the modules of each kind. Copies of the text need only its cache: a
+# compiled one, a sliding one, and one with a running state.
 MET = [
     *zip(VARIANTS, cycle(("early-exit", "head"))),
     ("llama, biases", "ngram"),
@@ -60,7 +60,7 @@ def test_a_target_alone_writes_what_generate_writes(kind: str, drafter: str):
 
 @pytest.mark.parametrize("kind", ["gpt 2", "opt", "mistral, sliding", "gpt neox"])
 def test_the_last_place_of_the_context_is_used(kind: str):
-    """Learned positions would run off their table, one place further."""
+    """One position further, learned positions would run off their table."""
     limit = {"n_positions": 16} if kind == "gpt 2" else {"max_position_embeddings": 16}
     target = build(kind, **limit)
     assert context_length(target) == 16

@@ -1,4 +1,4 @@
-"""Compiled passes give their model's own logits, whatever the width, the dtype and the threads."""
+"""Compiled passes give their model's own logits for every width, dtype and number of threads."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from specviz.sides.fast_cpu.engine import CompiledEngine
 from specviz.sides.fast_cpu.rows import Plan
 from specviz.sides.fast_cpu.support import compiled_engine, suits
 
-VOCAB = 75  # no multiple of anything that the passes count in
+VOCAB = 75  # not a multiple of any block size of the passes
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
 def grouped(**config: Any) -> Any:
-    """Two layers, eight heads over two of keys: more to a group than a product has rows."""
+    """A Llama of two layers whose 16 heads share two key heads: more heads per group than a product
+    has rows."""
     sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=16, num_key_value_heads=2)
     defaults = {**sizes, "intermediate_size": 96, "head_dim": 32, "initializer_range": 0.1}
     return llama(VOCAB, **{**defaults, **config})
@@ -63,7 +64,7 @@ def numbers(count: int, seed: int = 0) -> torch.Tensor:
 
 @torch.inference_mode()
 def own_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """What the model's modules compute in fp32, from the same weights."""
+    """The logits of the model's modules in fp32, from the same weights."""
     return copy.deepcopy(model).float()(ids[None]).logits[0, :, :VOCAB]
 
 
@@ -96,7 +97,7 @@ MODELS = {
 @pytest.mark.parametrize("kind", MODELS)
 def test_passes_of_every_width_give_the_models_own_logits(kind: str, dtype: torch.dtype) -> None:
     model = MODELS[kind]().to(dtype)
-    model.model.rotary_emb.float()  # as transformers keeps it where it loads such weights
+    model.model.rotary_emb.float()  # as transformers keeps it when it loads such weights
     assert suits(model)
     engine, place, ours, ids = CompiledEngine(model, VOCAB), 0, [], numbers(288)
     for width in [*range(1, 18), 1, 1, 2, 33, 65, 1]:
@@ -109,7 +110,7 @@ def test_passes_of_every_width_give_the_models_own_logits(kind: str, dtype: torc
 def test_logits_are_the_same_to_the_last_bit_whatever_the_width_and_the_threads(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So greedy texts of both lanes cannot differ, even at a tie."""
+    """Then greedy texts of both lanes cannot differ, even at a tie."""
     model, ids = grouped().to(dtype), numbers(60)
     model.model.rotary_emb.float()
     runs = []
@@ -183,7 +184,7 @@ def test_logits_are_divided_by_the_temperature(length: int) -> None:
 
 
 def test_logits_stay_when_the_engine_goes_on() -> None:
-    """A drafter keeps the rows of all its steps."""
+    """A drafter keeps the logits of all its steps."""
     engine = CompiledEngine(grouped(), VOCAB)
     first = engine.forward(torch.tensor([3]), 1)
     kept = first.clone()
@@ -300,7 +301,7 @@ def test_a_pass_with_other_logits_is_not_used(
 
 
 def test_a_pass_in_fp32_may_not_be_off_by_a_hundredth(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As much as one step of a rounded input may change, where nothing is rounded."""
+    """An error as large as that of rounded inputs is refused where nothing is rounded."""
     run = module.lead
 
     def scaled(boxes: Any, address: int) -> None:
@@ -332,7 +333,7 @@ def test_a_cache_that_is_taken_over_is_as_good_as_one_of_its_own(length: int):
     assert second.take_over(first) and second.length == length
     assert torch.equal(second.states, alone.states)
     wanted = alone.forward(following, keep=3)
-    first.forward(numbers(9, seed=2), keep=1)  # what one of them does is nothing to the other
+    first.forward(numbers(9, seed=2), keep=1)  # passes of one engine do not affect the other
     assert torch.equal(second.forward(following, keep=3), wanted)
 
 

@@ -1,7 +1,7 @@
-"""What only a GPU can show: real captures, their replays and their memory.
+"""Tests that need a GPU: real captures, their replays and their memory.
 
-`python -m pytest tests/engines/test_cuda.py -m cuda -s` runs all of it, `make gpu` the benchmarks
-too; without a GPU all of it is skipped.
+`python -m pytest tests/engines/test_cuda.py -m cuda -s` runs these tests, and `make gpu` runs the
+benchmarks too. Without a GPU they are skipped.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_text_is_that_of_the_plain_form(
     pair = small_pair()
     settings = replace(settings, max_new_tokens=300)
     header, *_, end = race(pair, PROMPT, settings)
-    # Behind it stands whose kernels compute the passes.
+    # The rest of the form names the kernels of the passes.
     assert header.target["form"].startswith(GRAPHS)
     assert header.draft["form"].startswith(GRAPHS)
     assert end.identical is not False
@@ -147,7 +147,8 @@ def test_families_are_captured_or_fall_back(kind: str):
 
 
 def test_a_round_waits_for_nothing_but_its_verdict():
-    """CUDA itself reports each wait. Clocks wait too, so the round's parts are called bare."""
+    """CUDA itself reports each wait. Clocks wait too, so the test calls the round's parts without
+    them."""
     run = start_lane(small_pair(), PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     with torch.inference_mode():
@@ -200,7 +201,7 @@ def test_lanes_in_threads_keep_apart():
     pair = small_pair()
     runs = [Settings(temperature=1.0, max_new_tokens=60, seed=seed) for seed in range(4)]
     wanted = [emitted_ids(speculate(pair, PROMPT, s)) for s in runs]
-    specviz.sides.fast_gpu.engine._pools.clear()  # so that they capture side by side, too
+    specviz.sides.fast_gpu.engine._pools.clear()  # so that the captures run side by side too
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda s: emitted_ids(speculate(pair, PROMPT, s)), runs))
     assert found == wanted

@@ -1,4 +1,4 @@
-"""Programs without a GPU: their buffers, and the order in which a capture is asked for."""
+"""Programs without a GPU: their buffers, and the order of calls in a capture."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_program_reads_and_writes_in_place():
 
 
 class Stream:
-    """A stream that says for which other one it waits."""
+    """A stream that records each wait for another stream."""
 
     def __init__(self, name: str, calls: list[Any]) -> None:
         self.name = name
@@ -49,12 +49,11 @@ class Stream:
 
 
 class Graphs:
-    """What `torch.cuda` is asked for while a program is captured, with no GPU behind it.
+    """A fake `torch.cuda` that records the calls of a capture.
 
-    broken: whether nothing can be captured.
+    broken: whether every capture fails.
 
-    Only the order of calls is tested with it; what they do, tests/engines/test_cuda.py tests on a
-    GPU.
+    It tests only the order of calls; tests/engines/test_cuda.py tests their effects on a GPU.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, broken: bool = False) -> None:
@@ -87,7 +86,7 @@ class Graphs:
                 raise RuntimeError("operation failed due to a previous error during capture")
 
     def run(self) -> None:
-        """A function to capture."""
+        """Run as the function to capture."""
         assert not gc.isenabled(), "what a search for garbage frees would end the capture"
         self.calls.append("run")
         if self.capturing and self.broken:

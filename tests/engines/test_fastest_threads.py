@@ -1,4 +1,4 @@
-"""A lane runs with the number of threads that makes its rounds fastest here."""
+"""A lane runs with the number of threads that makes its rounds fastest on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = {"hidden_size": 64, "num_hidden_layers": 2}
 
 @pytest.fixture
 def eight(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine of eight processors, where a thread is worth waking for any pass."""
+    """Pretend eight processors, on which more threads pay for any pass."""
     monkeypatch.setattr(threads, "processors", lambda: 8)
     monkeypatch.setattr("specviz.sides.fast_cpu.engine.BYTES_PER_THREAD", 1)
     return
@@ -40,7 +40,8 @@ def toy_pair() -> Pair:
 
 
 def pretended(monkeypatch: pytest.MonkeyPatch, seconds: dict[tuple[int, bool], float]) -> None:
-    """Rounds take these times, by threads of the target and whether there is a draft."""
+    """Make rounds take scripted times. seconds: by the target's threads and whether a draft takes
+    part."""
 
     def of(target: CompiledEngine, *drafts: object, width: int) -> float:
         return seconds[target.threads, bool(drafts)]
@@ -66,7 +67,7 @@ def test_numbers_to_choose_from(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_lane_has_its_own_best_number(eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = {1: 8.0, 2: 4.0, 4: 3.0, 8: 2.99}  # eight threads are not worth their processors
+    alone = {1: 8.0, 2: 4.0, 4: 3.0, 8: 2.99}  # eight threads gain too little
     drafting = {1: 5.0, 2: 4.0, 4: 6.0, 8: 9.0}
     by_draft = ((alone, False), (drafting, True))
     pretended(monkeypatch, {(n, d): s for times, d in by_draft for n, s in times.items()})

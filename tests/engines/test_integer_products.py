@@ -1,5 +1,5 @@
-"""Integer products: the same integers in the instructions of every processor, the weights of the
-file, and the same bits for any number of rows."""
+"""Integer products: the same integers with every processor's instructions, the weights of the file,
+and the same bits for any number of rows."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ from specviz.sides.fast_cpu.integer_sums import FEATURES
 
 NAMES = [name for name, number in KINDS.items() if number in TILED]
 SCALES = {"Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
-"""Where the scales of a block lie, fp16, if not at its begin alone."""
+"""Offsets of the fp16 scales of a block, if there are more than the one at its start."""
 
 HERE = [
     form
     for form, needed in FEATURES.items()
     if all(llvm.get_host_cpu_features().get(feature) for feature in needed)
 ]
-"""The forms that this processor runs."""
+"""The forms that this processor can run."""
 
 Function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 WIDTH = 512
-OUTPUTS = 37  # two tiles and a part of one
+OUTPUTS = 37  # two whole tiles and a partial one
 
 
 def random_rows(kind: str, outputs: int = OUTPUTS, width: int = WIDTH) -> NDArray[np.uint8]:
-    """Rows of any codes, with scales that are numbers: uint8 [outputs, bytes]."""
+    """Rows of random codes with finite scales: uint8 [outputs, bytes]."""
     generator = np.random.default_rng(KINDS[kind])
     weights, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
     blocks = generator.integers(0, 256, (outputs * width // weights, size), np.uint8)
@@ -66,7 +66,7 @@ def random_rows(kind: str, outputs: int = OUTPUTS, width: int = WIDTH) -> NDArra
 
 
 def numbers(kind: str, rows: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """What the package `gguf` reads in rows."""
+    """The weights that the package `gguf` reads from rows."""
     read = gguf.quants.dequantize(rows, gguf.GGMLQuantizationType[kind])
     return np.asarray(read, np.float64)
 
@@ -74,7 +74,7 @@ def numbers(kind: str, rows: NDArray[np.uint8]) -> NDArray[np.float64]:
 def inputs_of(rows: int, width: int = WIDTH) -> NDArray[np.float32]:
     generator = np.random.default_rng(rows)
     x = generator.standard_normal((rows, width)).astype(np.float32)
-    x[:, 3] = 300.0  # beside it others of its block are small
+    x[:, 3] = 300.0  # the other inputs of its block are small next to it
     x[0, 32:64] = 0
     return x
 
@@ -84,13 +84,13 @@ def addresses(*arrays: NDArray[Any]) -> list[int]:
 
 
 def body_of(operation: Any) -> Callable[..., None]:
-    """What builds the code of an operation."""
+    """The function that builds the code of an operation."""
     build: Callable[..., None] = operation._defn.__wrapped__
     return build
 
 
 def module_of(kind: str, form: str, rows: int) -> ir.Module:
-    """A module with the functions `multiply` and `round`, for so many rows."""
+    """A module with the functions `multiply` and `round`. rows: their number of input rows."""
     module = ir.Module()
     bodies: list[tuple[str, Callable[..., None], list[int], int]] = [
         ("multiply", body_of(multiply_tiles), [KINDS[kind], FORM_NAMES.index(form), rows], 6),
@@ -107,8 +107,8 @@ def module_of(kind: str, form: str, rows: int) -> ir.Module:
 def by_form(
     kind: str, x: NDArray[np.float32], rows: NDArray[np.uint8], form: str
 ) -> NDArray[np.float32]:
-    """Products in one of the forms, of a multiple of 16 outputs. Only what these rows need is
-    compiled."""
+    """Products in one of the forms, for a multiple of 16 outputs. Only the code for this number of
+    rows is compiled."""
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten()
     )
@@ -170,7 +170,7 @@ def test_products_are_those_of_the_file_s_weights_with_rounded_inputs(kind: str)
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_every_form_gives_the_same_bits(kind: str) -> None:
-    """Those that this processor lacks are looked at below."""
+    """A test below checks the code of forms that this processor lacks."""
     rows = random_rows(kind, 32)
     x = inputs_of(3)
     wanted = multiplied(kind, x, rows)
@@ -182,8 +182,8 @@ def test_every_form_gives_the_same_bits(kind: str) -> None:
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("form", HERE)
 def test_no_sum_overflows(kind: str, form: str) -> None:
-    """The largest codes with the largest inputs, of one sign each: sums that saturate, or wrap
-    around, would lose most of it."""
+    """The largest codes meet the largest inputs, all of one sign: sums that saturate or wrap around
+    would lose most of the value."""
     _, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
     rows = random_rows(kind, 16)
     blocks = rows.reshape(16, -1, size)
@@ -221,7 +221,7 @@ def test_zeros_tiny_and_huge_inputs_are_numbers() -> None:
     x[2] = 1e30
     x[3, ::2] = -3e38
     rows = random_rows("Q8_0")
-    rows.reshape(-1, 34)[::3, :2] = 0  # blocks whose scale is 0
+    rows.reshape(-1, 34)[::3, :2] = 0  # every third block has scale 0
     y = multiplied("Q8_0", x, rows)
     assert (y[:2] == 0).all()
     wanted = x[2].astype(np.float64) @ numbers("Q8_0", rows).T
@@ -242,7 +242,7 @@ def test_packed_weights_are_the_nearest_codes_of_the_best_scale(kind: str) -> No
     plain_off = np.abs(numbers(kind, plain) - weights.numpy())
     assert (off**2).sum() < (0.95 if kind == "Q4_0" else 1.0) * (plain_off**2).sum()
     assert (off.mean(1) <= largest[:, 0] / codes).all()
-    # Blocks of the kind itself keep their weights.
+    # Blocks that already are of this kind keep their weights.
     again = repacked(torch.from_numpy(plain), kind, 96, kind).numpy()
     assert np.array_equal(numbers(kind, again), numbers(kind, plain))
 
@@ -264,7 +264,7 @@ OTHER_PROCESSORS = {
     "AVX2": ("x86_64", "haswell", "", r"vpmaddubsw.*ymm"),
     "Arm dot products": ("aarch64", "neoverse-n1", "+dotprod", r"sdot\s+v\d+\.4s"),
 }
-"""For each form: architecture, processor, features, and what its code has."""
+"""For each form: architecture, processor, features, and a pattern of its instructions."""
 
 
 @pytest.mark.parametrize("form", OTHER_PROCESSORS)
@@ -280,14 +280,14 @@ def test_other_processors_get_the_instructions_of_their_form(form: str) -> None:
     parsed = llvm.parse_assembly(str(module_of("Q4_K", form, rows=4)))
     parsed.triple = machine.triple
     code = machine.emit_assembly(parsed)
-    assert len(re.findall(instruction, code)) >= 4 * 8 * 2  # rows, words and groups of a part
+    assert len(re.findall(instruction, code)) >= 4 * 8 * 2  # rows x words x groups
 
 
 def test_the_fastest_form_of_a_processor_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     for features, form in (
         ({"avx512vnni": True, "avx512bw": True, "avx2": True}, "AVX-512 VNNI"),
         ({"avx512vnni": False, "avxvnni": True, "avx2": True}, "AVX-VNNI"),
-        ({"avx512bw": True, "avx2": True}, "AVX2"),  # as Skylake has it
+        ({"avx512bw": True, "avx2": True}, "AVX2"),  # like Skylake
         ({"avx2": True}, "AVX2"),
         ({"dotprod": True}, "Arm dot products"),
         ({}, "plain"),

@@ -1,6 +1,7 @@
-"""Short passes of the Llama family: the logits of transformers' modules, in a third of the kernels.
+"""Short passes of the Llama family: the logits of transformers' modules, with a third of the
+kernels.
 
-They run here over the caches of the static form; tests/engines/test_cuda.py captures them.
+They run here with the caches of the static form; tests/engines/test_cuda.py captures them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KINDS = [
     *("llama, llama 3 rope", "llama, yarn"),
 ]
 IDS = torch.arange(2 * MAX_TOKENS) * 7 % VOCAB
-# Of torch's operations, those that compute nothing.
+# Operations of torch that compute nothing.
 VIEWS = {
     *("alias", "chunk", "reshape", "select", "slice", "split_with_sizes", "t", "transpose"),
     *("unsqueeze", "view"),
@@ -36,7 +37,7 @@ VIEWS = {
 
 
 def caches(model: Any) -> tuple[InPlaceCache, InPlaceCache]:
-    """One for short passes, and one for the model's own modules alone."""
+    """A cache for short passes, and one for the model's own modules."""
     short = llama_pass(model)
     assert short is not None
     return InPlaceCache(model, VOCAB, 128, short), InPlaceCache(model, VOCAB, 128)
@@ -44,7 +45,7 @@ def caches(model: Any) -> tuple[InPlaceCache, InPlaceCache]:
 
 @torch.inference_mode()
 def logits(cache: InPlaceCache, begin: int, end: int, layers: int | None = None) -> torch.Tensor:
-    """Of a pass over `IDS` from `begin` to `end`."""
+    """The logits of a pass over `IDS` from `begin` to `end`."""
     return cache.logits(IDS[begin:end], torch.arange(begin, end), end - begin, layers)
 
 
@@ -52,10 +53,10 @@ def logits(cache: InPlaceCache, begin: int, end: int, layers: int | None = None)
 def test_logits_are_those_of_the_modules(kind: str):
     model = build(kind, num_key_value_heads=1, num_attention_heads=2)
     for name, parameter in model.named_parameters():
-        if name.endswith("bias"):  # which begin as 0
+        if name.endswith("bias"):  # initially 0
             torch.nn.init.normal_(parameter)
     short, modules = caches(model)
-    # One pass over a prompt, rounds of several widths, one of which is taken back.
+    # One pass over a prompt, then rounds of several widths, one of which is rolled back.
     for begin, end in [(0, 40), (40, 41), (41, 47), (43, 44), (44, 44 + MAX_TOKENS - 24)]:
         torch.testing.assert_close(
             logits(short, begin, end), logits(modules, begin, end), atol=1e-4, rtol=1e-4
@@ -90,7 +91,7 @@ def test_modules_run_long_passes_alone(monkeypatch: pytest.MonkeyPatch):
 
 
 class Kernels(TorchDispatchMode):
-    """Counts the operations that compute something."""
+    """Count the operations that compute something."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +105,7 @@ class Kernels(TorchDispatchMode):
 
 
 def kernels_of_a_layer(which: int) -> int:
-    """By how many a one-token pass grows with one more layer. which: of `caches`."""
+    """The kernels that one more layer adds to a one-token pass. which: index into `caches`."""
     counts = []
     for depth in (2, 3):
         model = build("llama", num_hidden_layers=depth)
@@ -117,7 +118,7 @@ def kernels_of_a_layer(which: int) -> int:
 
 
 def test_a_layer_takes_a_third_of_the_kernels():
-    """Each takes a few microseconds on a GPU, however little it computes."""
+    """Each kernel takes a few microseconds on a GPU, however little it computes."""
     short, modules = (kernels_of_a_layer(which) for which in (0, 1))
     assert short <= 14
     assert modules >= 2.5 * short
@@ -169,7 +170,7 @@ def test_a_model_with_joined_weights_is_copied_and_saved_as_any_other(tmp_path: 
 
 
 class Louder(LlamaForCausalLM):
-    """What a subclass computes is not known."""
+    """A subclass, which may compute anything."""
 
 
 def test_what_computes_something_else_has_no_short_pass():

@@ -1,5 +1,6 @@
-"""Blocks of few bits become the numbers that the package `gguf` reads in them, and passes over them
-give transformers' logits on those numbers, with the same bits for any width and any threads."""
+"""Blocks of few bits become the numbers that the package `gguf` reads from them. Passes over
+them give transformers' logits for those numbers, with the same bits for any width and number of
+threads."""
 
 from __future__ import annotations
 
@@ -41,23 +42,23 @@ SCALES = {
     "Q5_K": (0, 2),
     "Q6_K": (208,),
 }
-"""Where the scales of a block lie, fp16: bytes from its begin on."""
+"""Offsets of the fp16 scales of a block, in bytes from its start."""
 
-SUBNORMAL = 2.0**-24  # the smallest number of fp16
+SUBNORMAL = 2.0**-24  # the smallest positive number of fp16
 LARGEST = 65504.0
 EXTREMES = (0.0, -0.0, SUBNORMAL, -SUBNORMAL, 1023 * SUBNORMAL, LARGEST, -LARGEST, 1.0, -0.37)
 FINITE = {"F32": (np.uint32, 0x7F800000), "F16": (np.uint16, 0x7C00), "BF16": (np.uint16, 0x7F80)}
-"""Integers of the same size, and the bits that are all set in what is no number."""
+"""Integers of the same size, and the exponent bits, which are all set in infinities and NaNs."""
 
 
 def block_size(kind: str) -> tuple[int, int]:
-    """Weights and bytes of a block."""
+    """The number of weights and bytes of a block."""
     weights, size = gguf.GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
     return int(weights), int(size)
 
 
 def random_rows(kind: str, rows: int, width: int, seed: int = 0) -> NDArray[np.uint8]:
-    """Rows of any bytes, but that scales, or single weights, are numbers: uint8 [rows, bytes]."""
+    """Rows of random bytes, in which scales and single weights are finite: uint8 [rows, bytes]."""
     generator = np.random.default_rng(seed)
     weights, size = block_size(kind)
     blocks = generator.integers(0, 256, (rows * width // weights, size), np.uint8)
@@ -72,7 +73,7 @@ def random_rows(kind: str, rows: int, width: int, seed: int = 0) -> NDArray[np.u
 
 
 def known_weights(kind: str, blocks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """What the package `gguf` reads, fp32 [rows, width]."""
+    """The weights that the package `gguf` reads, fp32 [rows, width]."""
     weights: NDArray[np.float32] = gguf.quants.dequantize(blocks, GGMLQuantizationType[kind])
     return weights
 
@@ -133,7 +134,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(folder: Path) -> Callable[[str], TinyFile]:
-    """A file whose matrices are of a kind, written once; "mixed" has each in another one."""
+    """A function that writes a file for each kind of matrices, once; "mixed" has a different kind
+    for each matrix."""
     known: dict[str, TinyFile] = {}
 
     def file_of(kind: str) -> TinyFile:
@@ -160,7 +162,7 @@ def logits_of(pair: Pair, ids: Tensor, widths: list[int]) -> Tensor:
 EVERY_WIDTH = list(range(1, 14))
 TOKENS = sum(EVERY_WIDTH)
 ONE_BY_ONE = [1] * 13 + [13] * 6
-"""At first: threads that wait for each other where others compute take long for each pass."""
+"""Single tokens come only first: on a busy machine, each pass of several threads takes long."""
 
 
 CASES = [
@@ -168,7 +170,7 @@ CASES = [
     *((kind, "int8") for kind in (*SCALES, "mixed")),
 ]
 ROUNDING = {"fp32": 1e-4, "int8": 0.05}
-"""By how much of the largest logit others may differ: rounded inputs may be one step apart."""
+"""Tolerance, as a share of the largest logit: rounded inputs may differ by one step."""
 
 
 @pytest.mark.parametrize(("kind", "products"), CASES)
@@ -183,12 +185,12 @@ def test_logits_keep_their_bits_and_are_those_of_transformers(
     ids = torch.randint(pair.vocab, (TOKENS,), generator=torch.Generator().manual_seed(0))
     runs = []
     for threads, widths in ((1, EVERY_WIDTH), (2, EVERY_WIDTH[::-1]), (3, ONE_BY_ONE)):
-        # Else so few weights would be left to one thread.
+        # Otherwise one thread would compute so few weights alone.
         monkeypatch.setattr(module, "threads_for", lambda *_, threads=threads: threads)
         assert make_engine(pair.target, pair.vocab).threads == threads
         runs.append(logits_of(pair, ids, widths))
     assert all(torch.equal(run, runs[0]) for run in runs)
-    # Modules of the mixed file hold numbers of several dtypes, which torch does not multiply.
+    # Modules of the mixed file have several dtypes, which torch does not multiply.
     model = pair.target if products == "int8" and kind != "mixed" else file.model
     with torch.inference_mode():
         known = model(ids[None]).logits[0, :, : pair.vocab]
@@ -196,12 +198,12 @@ def test_logits_keep_their_bits_and_are_those_of_transformers(
     torch.testing.assert_close(runs[0], known, rtol=1e-4, atol=ROUNDING[products] * scale)
 
 
-# A text through quantised models, of so few words that each is written often.
+# A text of quantised models with so few words that each is written often.
 
 WORDS = 4
 PROMPT = [2, 0]
 TEXT = 1000  # tokens
-SIGNIFICANCE = 1e-4  # how often a right sampler would fail; seeds are fixed, so it never does
+SIGNIFICANCE = 1e-4  # failure rate of a right sampler; seeds are fixed, so it never fails
 
 
 SMALL = {
@@ -218,7 +220,7 @@ def small_file(folder: Path, kind: str, name: str, seed: int) -> TinyFile:
 
 
 def fit_of(pair: Pair, target: TinyFile, draft: TinyFile, length: int = TEXT) -> float:
-    """How well one long text fits the law of the target's file: a p-value."""
+    """The p-value of one long text under the distribution of the target's file."""
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=length)
     rounds = list(speculate(pair, PROMPT, settings))
     assert {"accepted", "rejected"} <= {token.outcome for r in rounds for token in r.drafted}
@@ -243,7 +245,7 @@ def test_a_text_through_quantised_models_follows_the_target(
 def corrects_from_p(
     p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
 ) -> Tensor:
-    """Draws what follows a rejection from the target instead of the residual."""
+    """A wrong verifier: after a rejection it draws from the target instead of the residual."""
     accepted = decide(p, q, drafted, u, rng)[0]
     return torch.stack([accepted, draw(p[accepted], uniforms(1, rng)[0])])
 
@@ -259,7 +261,8 @@ def test_a_wrong_sampler_fails_on_quantised_models(
 
 
 def test_a_target_whose_minima_are_read_with_the_wrong_sign_fails(tmp_path: Path) -> None:
-    """As a wrong unpacking would read the file: so the test above would notice it."""
+    """The file is changed as a wrong unpacking would read it: so the test above would notice such a
+    fault."""
     target = small_file(tmp_path, "Q4_K", "target", seed=0)
     draft = small_file(tmp_path, "Q4_0", "draft", seed=1)
     header = read_gguf(target.path)

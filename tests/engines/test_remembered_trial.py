@@ -1,4 +1,4 @@
-"""A model of a file is tried once, and not in every process."""
+"""The model of a file is tried once, not in every process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VOCAB = 300
 
 @pytest.fixture
 def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The models that were tried; nothing is remembered at first."""
+    """The models that were tried, with no remembered trials at first."""
     tried: list[Any] = []
     gives_its_logits = support._gives_its_logits
 
@@ -40,7 +40,7 @@ def trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def engine_name(path: Path, vocab: int = VOCAB, **options: Any) -> str:
-    """Of the model of a file, loaded anew as another process would."""
+    """The name of the engine of a file's model, which is loaded as in another process."""
     return make_engine(load_pair(f"{path}+none", **options).target, vocab).name
 
 

@@ -1,7 +1,7 @@
-"""Rounds that a device runs by itself: the text and the draws of the other paths, one wait each.
+"""Rounds that a device runs alone: the text and the draws of the other paths, with one wait each.
 
-On a processor a program runs when it is called, so the round that was enqueued ahead is over before
-the last one is read. `LateDevice` is the other extreme: it runs nothing before the host waits.
+On a processor a program runs when it is called, so the next round is over before the previous one
+is read. `LateDevice` is the other extreme: it runs nothing before the host waits.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def started(pair: Pair, settings: Settings) -> LaneRun:
 
 
 def draws_of(pair: Pair, settings: Settings) -> list[Any]:
-    """All that chance and rule decided in a lane, without the clocks."""
+    """The ids, outcomes and draws of a lane, without the clocks."""
     rounds = list(speculate(pair, PROMPT, settings))
     return [(t.id, t.outcome, t.u) for r in rounds for t in (*r.drafted, r.emitted[-1])]
 
 
 class LateDevice:
-    """Runs the programs of rounds in the order in which they were called, as late as it may.
+    """A device that runs the programs of rounds in the order of their calls, as late as possible.
 
-    most_rounds: that were enqueued at once.
+    most_rounds: the largest number of rounds enqueued at once.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_whole_rounds_draw_what_single_steps_draw(pair: Pair, drafter: str):
 def test_a_device_that_runs_late_writes_the_same(
     pair: Pair, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ):
-    """What was enqueued ahead depends on no value that the host has read."""
+    """A round that was enqueued ahead depends on no value that the host has read."""
     wanted = draws_of(pair, settings)
     alone = emitted_ids(baseline(pair, PROMPT, settings))
     late = LateDevice(monkeypatch)
@@ -124,7 +124,7 @@ def test_greedy_lanes_agree_with_generate_while_buffers_grow(
 
 
 def test_a_long_sampled_text_follows_the_target():
-    """By the verdict of blocks; tests/engines/test_static.py has the law of the token rule."""
+    """The verdict is `block`; tests/engines/test_static.py tests the token rule."""
     settings = Settings(gamma=2, temperature=1.5, top_k=3, top_p=0.8, verdict="block")
     settings = replace(settings, max_new_tokens=250)
     pair = pair_of(llama(4, seed=0), llama(4, seed=1))
@@ -150,7 +150,7 @@ def test_only_the_last_rounds_of_a_budget_are_single_steps(
         widths.append(len(run.round().drafted))
     assert len(calls) == widths.count(3) > 8
     assert not any(width > 3 for width in widths) and sorted(widths, reverse=True) == widths
-    # Ahead as long as it is certain that another whole round follows.
+    # Rounds are enqueued ahead only while another whole round is certain to follow.
     assert calls == sorted(calls, reverse=True) and calls.count(False) <= 4
 
 
@@ -204,7 +204,7 @@ def test_a_second_run_makes_no_program(pair: Pair, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_program_is_of_two_caches(pair: Pair):
-    """One that was made with another cache of the draft would read what that one holds."""
+    """A program that was made with another cache of the draft would read that cache."""
     with step_by_step():
         wanted = draws_of(pair, SAMPLED)
     engines._pools.clear()
@@ -244,7 +244,7 @@ def test_a_round_that_cannot_be_a_program_is_told_once_and_done_in_steps(
     assert engines._pool_of(pair.target, VOCAB).reason is None, "its passes are programs still"
 
 
-# On another device than the host
+# On a device other than the host
 
 
 @pytest.mark.usefixtures(stand_in.__name__)

@@ -1,4 +1,4 @@
-"""Compiled code that was made from other sources is not used."""
+"""Code compiled from other sources is not used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_code_is_kept_as_long_as_no_source_changes(tmp_path: Path) -> None:
 
     compiled()
     forget_stale_code(tmp_path)
-    assert not kept.exists()  # nobody knows what it was made from
+    assert not kept.exists()  # its sources are unknown
     compiled()
     forget_stale_code(tmp_path)
     assert kept.exists()

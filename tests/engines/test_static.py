@@ -1,7 +1,7 @@
 """The static form: programs of fixed shapes over caches that stay in place.
 
-On a processor the very functions that a GPU captures run over the same buffers, so that all but
-the capture is tested here; tests/engines/test_cuda.py tests that where there is a GPU.
+On a processor the functions that a GPU captures run over the same buffers, so everything but the
+capture is tested here. tests/engines/test_cuda.py tests the capture on a GPU.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def named(s: Settings) -> str:
     return f"{s.temperature}-{s.top_k}-{s.top_p}"
 
 
-# Else a broken static form would fall back, and its tests pass.
+# Otherwise a broken static form would fall back to another form, and the tests would pass.
 pytestmark = [
     pytest.mark.filterwarnings("error:the static form"),
     pytest.mark.usefixtures("static_form"),
@@ -107,8 +107,8 @@ def test_a_seed_repeats_and_another_one_differs(pair: Pair):
 
 
 def test_a_sampled_text_follows_the_target():
-    """Other settings give the text of the eager form, token for token, as the test above shows.
-    The law of a lower temperature is another one, which so long a text tells from it."""
+    """With other settings the text equals that of the eager form, as the test above shows. A text
+    of this length also rules out a lower temperature."""
     settings = Settings(gamma=2, temperature=1.5, top_k=3, top_p=0.8)
     pair = pair_of(llama(4, seed=0), llama(4, seed=1))
     text = emitted_ids(speculate(pair, [2, 0], replace(settings, max_new_tokens=250)))
@@ -172,13 +172,14 @@ def test_every_round_sees_what_an_uncached_pass_sees(pair: Pair, settings: Setti
 def test_programs_that_are_made_within_a_run_do_no_harm(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
-    """The runs before a capture write to the cache as well."""
+    """The trial runs before a capture also write to the cache."""
     monkeypatch.setattr(GraphPath, "prepare", lambda *_: None)
     check_every_round(pair, SETTINGS[1])
 
 
 def test_a_prompt_of_one_token_and_the_last_place_of_a_context():
-    """The first draft step has no last but one token; the widest rounds reach past the table."""
+    """The first draft step has only one committed token, and the widest rounds reach past the
+    position table."""
     target = build("gpt 2", n_positions=40)
     pair = pair_of(target, relative(target, noise=0.2))
     assert forms(pair) == {"static"}
@@ -190,7 +191,7 @@ def test_a_prompt_of_one_token_and_the_last_place_of_a_context():
 
 
 def test_a_draft_that_fell_behind_catches_up(pair: Pair):
-    """As after rounds without drafts."""
+    """This happens after rounds without drafts."""
     run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     with torch.inference_mode():
@@ -237,7 +238,7 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
     engine.forward(torch.tensor(ids[:10]), keep=1)
     engine.forward(torch.tensor(ids[:3]), keep=1)
     engine.rollback(8)
-    got = engine.forward(torch.tensor(ids[8:90]), keep=82)  # past several sizes of the buffers
+    got = engine.forward(torch.tensor(ids[8:90]), keep=82)  # across several buffer sizes
     torch.testing.assert_close(got, uncached(pair.target, ids)[8:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3, layers=1)
@@ -249,7 +250,7 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
 
 
 def test_longer_buffers_need_new_programs(pair: Pair):
-    """Those of the old ones would go on writing to memory that is no longer theirs."""
+    """Programs of the old buffers would write to memory that was freed."""
     run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
     run.prefill()
     assert run.target._cache.programs
@@ -289,7 +290,7 @@ def test_families_run_static_or_fall_back_with_a_reason(kind: str):
         assert reason is None and make_engine(target, VOCAB).name == "static"
         check_text(target, 16)  # it outgrows the first window
     else:
-        # Its text in that form: tests/pairs/test_families.py and test_architectures.py.
+        # tests/pairs/test_families.py and test_architectures.py check its text in that form.
         assert REASONS[kind] in reason and make_engine(target, VOCAB).name != "static"
 
 
@@ -310,7 +311,7 @@ def test_windows_as_long_as_the_context_never_slide():
 
 
 class Counting(LlamaForCausalLM):
-    """Its logits depend on how long the keys are, masked or not."""
+    """A Llama whose logits depend on the length of the keys, masked or not."""
 
     @wraps(LlamaForCausalLM.forward)
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -362,11 +363,11 @@ def test_the_form_is_asked_for_and_zerogpu_has_none(monkeypatch: pytest.MonkeyPa
     assert make_engine(model, VOCAB).name != "static"
 
 
-# What a graph needs
+# Requirements of a graph
 
 
 def test_buffers_stay_where_they_are(pair: Pair):
-    """A graph would read and write at fixed addresses."""
+    """A graph reads and writes at fixed addresses."""
     run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
     slot = run.target._cache
@@ -412,7 +413,7 @@ def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.Monk
 
 
 def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    """What takes long is done before any clock runs."""
+    """Programs are made before any clock runs."""
     for gamma, policy in ((1, "fixed"), (5, "fixed"), (7, "fixed"), (7, "optimal")):
         settings = Settings(gamma=gamma, max_new_tokens=40, gamma_policy=policy)
         run = start_lane(pair, PROMPT, settings, "speculative")

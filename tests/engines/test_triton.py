@@ -1,8 +1,8 @@
 """Triton's kernels, in Triton's interpreter: the logits of transformers' modules.
 
-The interpreter runs the programs of a kernel one after the other, in NumPy. It shows indices, masks
-and orders of sums; not what threads do to each other, and not the bits of tensor cores. It has no
-rounding to bf16: numbers are cut off there, so that models are in fp32 and fp16 here.
+The interpreter runs the programs of a kernel one after the other, in NumPy. It tests indices, masks
+and the order of sums, but not races between threads or the bits of tensor cores. It truncates where
+bf16 rounds, so the models here are in fp32 and fp16.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ KINDS = [
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short chunks, several of which lie in a tiny cache, and wide tiles, of which few fill a tiny
-    model."""
+    """Use short chunks, of which a tiny cache has several, and wide tiles, of which a tiny model
+    has few."""
     monkeypatch.setattr(module, "CHUNK", CHUNK)
     monkeypatch.setattr(module, "FP32_CHUNK", CHUNK)
     monkeypatch.setattr(module, "PROGRAMS", 1)
 
 
 def family(kind: str, **changes: Any) -> Any:
-    """A model of one layer, with biases that are not 0."""
+    """A model of one layer with non-zero biases."""
     model = build(kind, **{"num_hidden_layers": 1, **changes})
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
@@ -78,7 +78,7 @@ def cache_of(model: Any, *, kernels: bool = True, capacity: int = CAPACITY) -> I
 
 @torch.inference_mode()
 def logits(cache: InPlaceCache, begin: int, end: int, layers: int | None = None) -> Tensor:
-    """Of a pass over `IDS` from `begin` to `end`."""
+    """The logits of a pass over `IDS` from `begin` to `end`."""
     return cache.logits(IDS[begin:end], torch.arange(begin, end), end - begin, layers)
 
 
@@ -96,13 +96,13 @@ def assert_same_logits(model: Any, *passes: tuple[int, int], tolerance: float = 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_the_modules(kind: str):
-    # Up to the end of a chunk, past it, and again, after a rollback.
+    # Passes up to the end of a chunk, past it, and again after a rollback.
     assert_same_logits(family(kind), (0, 13), (13, 17), (14, 15))
 
 
 def test_layers_follow_each_other_over_a_long_prompt():
     model = family("qwen 2", num_hidden_layers=2)
-    # The prompt is read by modules.
+    # The model's modules read the prompt.
     assert_same_logits(model, (0, 33), (33, 34), (34, 40))
 
 
@@ -149,14 +149,14 @@ def test_programs_that_share_the_inputs_of_a_product(monkeypatch: pytest.MonkeyP
 
 def test_a_row_has_the_same_bits_in_every_width():
     model = family("qwen 2").half()
-    first = 10  # within the first chunk, so that wider passes see one more
+    first = 10  # inside the first chunk, so that wider passes reach the second
     cache = cache_of(model)
     logits(cache, 0, first)
     together = logits(cache, first, first + MAX_ROWS)
     keys = cache.layers[0].keys.clone()
     for width in range(1, MAX_ROWS):
         assert torch.equal(logits(cache, first, first + width), together[:width]), width
-    # Alone, in the first row, as a draft or as the baseline would; the first of all was above.
+    # Each token alone, in the first row, as for a draft or the baseline.
     for row in range(5, MAX_ROWS, 5):
         alone = logits(cache, first + row, first + row + 1)
         assert torch.equal(alone[0], together[row]), row
@@ -190,11 +190,11 @@ def test_dead_rows_leave_no_trace():
 # Blocks of GGUF files
 
 GGML_BYTES = {"Q8_0": (32, 34), "Q4_0": (32, 18), "Q4_K": (256, 144)}
-"""Weights of a block and its bytes."""
+"""The number of weights and bytes of a block."""
 
 
 def random_blocks(packed_as: str, outputs: int, inputs: int) -> Tensor:
-    """Blocks of any codes, with scales that are numbers: uint8 [outputs, bytes of a row]."""
+    """Blocks of random codes with finite scales: uint8 [outputs, bytes of a row]."""
     weights, size = GGML_BYTES[packed_as]
     generator = np.random.default_rng(outputs)
     blocks = generator.integers(0, 256, (outputs, inputs // weights, size), dtype=np.uint8)
@@ -230,12 +230,12 @@ def test_blocks_of_another_kind_are_refused():
         packed_matrix(torch.zeros(1, 210, dtype=torch.uint8), "Q6_K", 256)
 
 
-# The choice
+# Choice of kernels
 
 
 @pytest.fixture
 def static(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The static form, with the host for a GPU that Triton knows."""
+    """Use the static form, and treat the host as a GPU that Triton supports."""
     monkeypatch.setenv("SPECVIZ_FORM", "static")
     monkeypatch.setattr("specviz.sides.fast_gpu.cache.SMALLEST", CHUNK)
     monkeypatch.setattr(triton_support, "device_refusal", lambda device: None)
@@ -247,13 +247,13 @@ TRITON = "static, Triton's kernels"
 
 
 def form(model: Any) -> str:
-    """Of a run that begins now."""
+    """The form of a run that begins now."""
     return make_engine(model, VOCAB).name
 
 
 def compiled(model: Any) -> Any:
-    """A model after the first run of which its kernels were compiled."""
-    gc.collect()  # an engine of an earlier run would be in use
+    """Run a model once, wait until its kernels are compiled, and return it."""
+    gc.collect()  # otherwise an engine of an earlier run would be in use
     make_engine(model, model.config.vocab_size)
     engines._pools[model].compilation.wait()
     return model
@@ -279,7 +279,7 @@ def test_kernels_come_into_use_between_two_runs(monkeypatch: pytest.MonkeyPatch)
     del first
     assert form(model) == TRITON
     assert pool.kernels_reason is None
-    pool.give_back(before)  # an engine of before may end late
+    pool.give_back(before)  # an older engine may end late
     assert make_engine(model, VOCAB).reserve(CHUNK).shortest is pool.kernels is not None
 
 
@@ -338,8 +338,8 @@ def test_a_refusal_says_why(monkeypatch: pytest.MonkeyPatch, sentences: Sentence
 
 
 class Remembered:
-    """A pass that is computed once for each state of the cache: the interpreter is slow, and many
-    short texts have few different beginnings."""
+    """Compute a pass once for each state of the cache: the interpreter is slow, and many short
+    texts share few beginnings."""
 
     def __init__(self, computed: TritonPass) -> None:
         self._computed = computed
@@ -368,8 +368,8 @@ class Remembered:
 
 @pytest.fixture
 def tiny_pair(static: None) -> Any:
-    """A target and a draft in the new form, whose passes are remembered."""
-    target = llama(3, seed=7)  # few words have few beginnings, each of which is computed once
+    """A target and a draft with Triton's kernels, whose passes are remembered."""
+    target = llama(3, seed=7)  # few words have few beginnings
     pair = pair_of(target, relative(target, noise=0.5))
     for model in (pair.target, pair.draft):
         compiled(model)
@@ -388,7 +388,7 @@ def test_texts_follow_the_target(tiny_pair: Any):
     )
 
     settings = Settings(gamma=2, temperature=1.0, max_new_tokens=2)
-    # 200 tell the law of the other temperature below in 9 of 10 simulated samples.
+    # In 9 of 10 simulations, 200 samples expose the other temperature below.
     samples = list(short_texts(tiny_pair, prompt, settings, count=300, shown=2))
     law = continuation_distribution(tiny_pair.target, prompt, 2, settings)
     assert p_value(samples, law) > 1e-4

@@ -1,6 +1,6 @@
-"""Triton's kernels, compiled for a GPU that need not be there.
+"""Triton's kernels, compiled for a GPU that need not be present.
 
-In a process of its own: in this one kernels are interpreted (`test_triton.py`).
+They are compiled in another process, because this one interprets kernels (`test_triton.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is n
 
 
 def test_no_kernel_spills_registers(tmp_path: Path):
-    """Of the published target's sizes on an A100, which has the fewest registers to spare."""
+    """The sizes are those of the published target. The GPU is an A100, where registers are
+    scarcest."""
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
     environment.pop("TRITON_INTERPRET", None)
     command = [sys.executable, "-m", "scripts.compile_kernels", "--gpu", "80"]
