@@ -1,4 +1,4 @@
-"""Which piece of a sweep comes next, as far as its findings say."""
+"""Choose the next piece of a sweep from its findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = tuple(f"model g{gamma} fixed t0" for gamma in GAMMAS)
 
 
 def rows(*speeds: float | None) -> list[Row]:
-    """A row for each of `GAMMAS`, predicted to be so fast."""
+    """A row for each of `GAMMAS`. speeds: the predicted speed-ups."""
     found = []
     for gamma, speed in zip(GAMMAS, speeds or (None,) * len(GAMMAS), strict=True):
         told = None if speed is None else Predicted(2.0, 0.5, (0.5,), 0.5, gamma, True, speed)
@@ -64,12 +64,12 @@ def test_the_last_seconds_are_kept_for_what_no_answer_can_do_without():
 
 
 def whole_of(key: str) -> list[tuple[str, int]]:
-    """A row on all prompts."""
+    """The pieces of a row: one for each prompt."""
     return [(key, question) for question in range(4)]
 
 
 def scouted(table: Sequence[Row]) -> list[tuple[str, int]]:
-    """All rows of a table on the first prompt, and the largest gamma on the others too."""
+    """The pieces of all rows on the first prompt, and of the largest gamma on the others too."""
     every = [(row.configuration.key, 0) for row in table]
     return [*every, *((KEYS[-1], question) for question in range(1, 4))]
 

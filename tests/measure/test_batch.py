@@ -1,4 +1,4 @@
-"""What a draft brings in a batch: exact figures from scripted times, and one small measurement."""
+"""The speed-up in a batch: exact figures from scripted times, and one small measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep gives for other engines can be pasted, and is the best that each of them can run."""
+"""A sweep's settings for other engines can be pasted, and are the best that each engine can run."""
 
 from __future__ import annotations
 

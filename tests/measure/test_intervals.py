@@ -1,4 +1,4 @@
-"""Which rows noise can tell apart."""
+"""Compare rows whose measurements are noisy."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
 
 
 def test_rows_are_compared_on_the_prompts_that_both_ran():
-    """A row that ran on the easy prompts alone has higher figures of its own and is not as good;
-    one that is faster where it ran, on too few prompts to be the best one, may be better."""
+    """A row that ran only on easy prompts has a higher mean, but is not better. A row that is
+    faster where it ran, on too few prompts to be the best one, may be better."""
     fast = {question: 0.5 + 0.3 * (question < 4) for question in range(10)}
     easy = {question: value - 0.1 for question, value in fast.items() if question < 4}
     few = {question: value + 0.2 for question, value in fast.items() if question < 4}
@@ -71,7 +71,7 @@ def test_a_promise_is_compared_on_the_prompts_that_both_have():
 
 
 def counted(drafted: int, emitted: int) -> Rounds:
-    """Three rounds in which all drafts but the last one that is emitted were accepted."""
+    """Three equal rounds, in which all emitted tokens but the last were accepted drafts."""
     counts = RoundCounts(drafted, judged=drafted, accepted=emitted - 1, emitted=emitted)
     return Counter({counts: 3})
 
@@ -84,12 +84,13 @@ def test_a_round_costs_its_draft_and_a_pass_of_its_width():
     assert costs.speedup("ngram", counted(1, 2)) is None, "its steps are not known"
     wider = costs.speedup("model", counted(6, 7))
     assert wider == pytest.approx(7 / (0.6 + 2.8 + 0.05)), "it goes on rising"
-    costs.verify[3] = [2.4]  # a wider pass costs no less
+    costs.verify[3] = [2.4]  # a wider pass never costs less
     assert costs.speedup("model", counted(4, 5)) == pytest.approx(5 / (0.4 + 2.4 + 0.05))
 
 
 def test_no_prediction_is_above_what_tau_and_c_allow():
-    """Wide passes that seem to cost less than that of one token, and a round without drafts."""
+    """The costs have wide passes that seem cheaper than a one-token pass, and a round without
+    drafts."""
     costs = Costs({1: [0.8], 5: [0.4]}, {"model": [0.1]}, [0.0], {"model": [0.2]})
     assert costs.speedup("model", counted(4, 5)) == pytest.approx(5 / (1 + 4 * 0.2))
     assert costs.speedup("model", counted(0, 1)) == 1.0
@@ -97,7 +98,7 @@ def test_no_prediction_is_above_what_tau_and_c_allow():
 
 
 def test_a_prediction_over_prompts_is_not_above_what_their_tau_allows():
-    """A mean of speed-ups over prompts can be above the speed-up of all their rounds together."""
+    """The mean of the prompts' speed-ups can exceed the speed-up of all their rounds together."""
     row = Configuration("model", 4, "fixed", 0.0)
     plain = Counter({RoundCounts(0, judged=0, accepted=0, emitted=1): 15})
     findings = Findings(

@@ -1,4 +1,4 @@
-"""What a benchmark compares, and that measuring does not change the models."""
+"""A benchmark compares the right things, and measuring does not change the models."""
 
 from __future__ import annotations
 

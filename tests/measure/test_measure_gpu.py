@@ -1,4 +1,4 @@
-"""The visit to a machine with a GPU: limits, failures, resuming, table and file."""
+"""The measurement on a machine with a GPU: limits, failures, resuming, table and file."""
 
 from __future__ import annotations
 
@@ -156,7 +156,8 @@ def test_a_table_has_what_was_measured_and_nothing_else():
 
 
 def test_its_steps_measure_tiny_models_on_a_processor(tmp_path: Path):
-    """All but captures and kernels: the figures are there, and what must be equal is."""
+    """Everything but captures and kernels runs: all figures are present, and equal results are
+    equal."""
     file = tmp_path / "results.json"
     environment = {"SPECVIZ_FORM": "static", "OMP_NUM_THREADS": "1"}
     done = run_forked([sys.executable, "-c", VISIT, str(file)], env=environment)

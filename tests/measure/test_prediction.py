@@ -1,4 +1,4 @@
-"""What one run tells of all others: the rounds of every gamma, without running them."""
+"""Predict the rounds of every gamma from one run, without running them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def pair() -> Pair:
 
 
 def agreeing_head(target: Any) -> Head:
-    """A head that writes on with the target's own last state: right now and then, and less often
-    the further it goes."""
+    """A head that continues with the target's own last state: sometimes right, and less often with
+    each step."""
     head = random_head(target)
     head.fc.weight.data.zero_()
     head.fc.weight.data[:, -head.fc.out_features :] = torch.eye(head.fc.out_features)
@@ -50,7 +50,7 @@ def agreeing_head(target: Any) -> Head:
 
 
 def told(rounds: list[Round]) -> list[tuple[int, int, int, int]]:
-    """Drafted, judged, accepted and emitted tokens of each round."""
+    """Count the drafted, judged, accepted and emitted tokens of each round."""
     return [
         (
             len(r.drafted),
@@ -115,7 +115,7 @@ def test_a_text_that_ends_by_itself_and_one_that_fills_the_context(pair: Pair):
 
 def test_a_draft_with_a_shorter_context_drafts_no_further(pair: Pair):
     draft = relative(pair.target, noise=0.05)
-    draft.config = copy.deepcopy(draft.config)  # it is the target's own
+    draft.config = copy.deepcopy(draft.config)  # it was shared with the target
     draft.config.max_position_embeddings = len(PROMPT) + 15
     short = pair_of(pair.target, draft)
     text = text_of(short, finish(short, PROMPT, BASE)[0], BASE)
@@ -144,7 +144,8 @@ def test_a_sampled_token_was_accepted_with_the_probability_that_theory_gives(pai
 
 
 def test_the_expected_rounds_of_sampled_texts_are_those_of_real_runs(pair: Pair):
-    """Summed over many texts, a prediction from runs at gamma 6 meets real runs at gamma 2."""
+    """Summed over many texts, a prediction from runs with gamma 6 matches real runs with gamma
+    2."""
     real = drafted = accepted = expected = expected_accepted = 0.0
     for seed in range(30):
         large = Settings(temperature=1.0, gamma=6, max_new_tokens=16, seed=seed, ignore_eos=True)

@@ -1,4 +1,5 @@
-"""The measurement behind bench and sweep: ways take turns, and delays of the machine show."""
+"""The measurement behind bench and sweep: ways take turns, and delays of the machine are
+detected."""
 
 from __future__ import annotations
 

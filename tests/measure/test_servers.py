@@ -1,4 +1,4 @@
-"""The comparison with servers: what their answers say, and where their texts part from ours."""
+"""The comparison with servers: their answers, and where their texts diverge from ours."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def pair() -> Pair:
 
 
 def engine(written: list[str], asked: list[dict[str, Any]]) -> Callable[..., httpx.Response]:
-    """Answers as vLLM at a.test and llama.cpp at b.test do; the latter writes another third
-    token."""
+    """Answer like vLLM at a.test and like llama.cpp at b.test, whose third token is different."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         is_vllm, path = request.url.host == "a.test", request.url.path
@@ -84,7 +83,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
     assert found["same_texts"] == {"vLLM 0.32.0 at a.test": 1, llama_cpp: 0}
     assert found["parted"][llama_cpp] == [2]
     sentences("\n".join(line for line in compared.lines() if " wrote " in line))
-    assert [one["model"] for one in asked] == 3 * [*3 * ["target"], *3 * ["mine"]]  # one warms up
+    assert [one["model"] for one in asked] == 3 * [*3 * ["target"], *3 * ["mine"]]  # one warm-up
     assert {tuple(one["prompt"]) for one in asked} == {tuple(pair.encode("the cat"))}
     assert all(one["temperature"] == 0.0 and one["ignore_eos"] for one in asked)
 

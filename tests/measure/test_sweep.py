@@ -1,4 +1,4 @@
-"""A whole sweep of small models, whose passes take as long as the test says."""
+"""Whole sweeps of small models whose pass times the tests choose."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ REQUEST = SweepRequest(
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
-    """A clock that only passes advance; repeats end as soon as all is measured."""
+    """A clock that only passes advance; the sweep ends as soon as everything is measured once."""
     clock = VirtualTime()
     monkeypatch.setattr("specviz.core.clock.time", clock)
     monkeypatch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
@@ -56,15 +56,15 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 
 def scripted_pair(clock: VirtualTime, *, cost: float, noise: float) -> Pair:
-    """A target whose passes take 10 ms and a draft whose passes take `cost` of that; the less
-    noise, the more often the draft is right."""
+    """A target whose passes take 10 ms, and a draft. cost: of a draft pass, as a share of a target
+    pass. noise: the more, the less often the draft is right."""
     target = mini(VOCAB, spread=6.0)
     draft = relative(target, noise=noise)
     return pair_of(clock.charge(target, PASS), clock.charge(draft, cost * PASS))
 
 
 def without_waits(events: Sequence[SweepEvent]) -> list[SweepProgress]:
-    """What a sweep told after its pieces, without what it told while it got drafters ready."""
+    """The progress events after pieces, without those of the preparation of drafters."""
     return [event for event in events if isinstance(event, SweepProgress) and event.done]
 
 
@@ -103,7 +103,7 @@ def test_a_cheap_and_good_draft_is_recommended_with_its_gamma(good: list[SweepEv
     assert not result.stopped and "drafter=model&gamma=4" in result.link
     best = row(result, "model g4 fixed t0")
     assert best.mark == "best" and best.measured is not None and best.predicted is not None
-    # Every pass takes what the clock says, so prediction and measurement are the same number.
+    # Every pass takes its scripted time, so prediction and measurement are the same number.
     assert best.measured.tau == pytest.approx(best.predicted.tau)
     assert best.measured.speedup.value == pytest.approx(best.predicted.speedup, rel=0.02)
     assert best.measured.alpha_by_position == pytest.approx(best.predicted.alpha_by_position)
@@ -125,8 +125,8 @@ def test_a_dear_or_a_wrong_draft_is_not_recommended(timed: VirtualTime, cost: fl
 def test_no_answer_contradicts_a_prediction_that_was_never_measured(
     timed: VirtualTime, monkeypatch: pytest.MonkeyPatch, pieces: int
 ):
-    """However short the time is: what promises more than the best measured row was measured on its
-    prompts too, or the answer says that it was not."""
+    """However short the budget: each row predicted to beat the best measured row was measured on
+    that row's prompts too, or the answer says that it was not."""
     monkeypatch.setattr("specviz.measure.sweep.sweep.time", timed)
     pair = scripted_pair(timed, cost=0.3, noise=0.35)  # the smallest gamma is the best one
     seconds = pieces * 24 * 2 * PASS
@@ -152,7 +152,7 @@ def test_no_answer_contradicts_a_prediction_that_was_never_measured(
 
 
 def opened(events: list[SweepEvent]) -> SweepResult:
-    """A sweep whose time ended before the row that promises most was measured."""
+    """A sweep whose time ended before the row with the best prediction was measured."""
     result = result_of(events)
     promising = next(one for one in result.rows if one.configuration.key == "model g2 fixed t0")
     promising = replace(

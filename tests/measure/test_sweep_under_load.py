@@ -1,5 +1,5 @@
-"""A sweep on a machine that something else uses: it recommends what it would recommend on a quiet
-one, or says that it cannot tell."""
+"""A sweep on a busy machine gives the same recommendation as on a quiet one, or says that it cannot
+tell."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REQUEST = SweepRequest(
 
 @pytest.fixture
 def swept(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
-    """Sweep a pair whose passes take what the test says."""
+    """A function that sweeps a pair with scripted pass times."""
     return sweeping(monkeypatch)
 
 
@@ -58,7 +58,7 @@ def sweeping(patch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
         target_load: Load = lambda passes: 1.0,
         draft_load: Load = lambda passes: 1.0,
     ) -> SweepResult:
-        """cost: of a draft step in target passes. noise: how often the draft is wrong, about."""
+        """cost: of a draft step, in target passes. noise: how often the draft is wrong, roughly."""
         clock = VirtualTime()
         patch.setattr("specviz.core.clock.time", clock)
         patch.setattr("specviz.measure.sweep.sweep.time", clock)
@@ -76,12 +76,12 @@ def sweeping(patch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
 
 
 def stall(passes: range, factor: float) -> Load:
-    """Delay these passes."""
+    """Multiply the times of `passes` by `factor`."""
     return lambda number: factor if number in passes else 1.0
 
 
 def now_and_then(share: float, factor: float) -> Load:
-    """Delay about this share of the passes."""
+    """Multiply the times of about `share` of the passes by `factor`."""
     generator = random.Random(1)
     return lambda number: factor if generator.random() < share else 1.0
 
@@ -139,7 +139,7 @@ def test_a_stall_in_a_short_time_leads_to_no_answer_that_a_quiet_machine_would_n
 
 
 def test_where_nothing_was_drafted_no_ratio_is_above_one():
-    """A baseline that happened to be slower, by less than what is a delay."""
+    """The baseline happens to be slower, but not by enough to count as delayed."""
     pair = pair_of(mini(400, spread=6.0))
     settings = replace(BASE, drafter="ngram", gamma=4)
     events: list[Event] = []
@@ -187,7 +187,7 @@ def test_a_race_is_cut_only_where_its_first_passes_say_that_it_would_be_long(
 
 
 def figures_of(key: str, question: int, unit: float, step: float | None = None) -> RaceFigures:
-    """A race whose passes took so long, in seconds."""
+    """The figures of a race. unit, step: times of its passes and draft steps, in seconds."""
     pair = pair_of(mini(VOCAB))
     trace = raced(pair, "w1 w2 w3", replace(BASE, drafter="ngram", max_new_tokens=4))
     return replace(race_figures(key, question, trace), unit=unit, step=step, doubted=False)
