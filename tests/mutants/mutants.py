@@ -1,7 +1,7 @@
 """Wrong versions of specviz, each a small change that some test must notice.
 
-A mutant names the function or class that it changes, not the file: a function may move. Its old
-text must stand there exactly once.
+A mutant names the function or class that it changes, not the file, because functions may move. Its
+old text must occur there exactly once.
 """
 
 # ruff: noqa: E501  -- a table: one mutant, one line
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """where: the function, class or method ("Class.method") that holds the text `old`, which `new`
-    replaces. tests: names of test files without "test_" and ".py", the likeliest to notice first.
-    """
+    """where: the function, class or method ("Class.method") with the text `old`, which `new`
+    replaces. tests: names of test files without "test_" and ".py", starting with those most likely
+    to notice."""
 
     area: str
     where: str
@@ -33,7 +33,7 @@ TOKENIZERS = "gguf_tokenizers"
 EDITED = "malformed_recordings recording rerun real_runs trace"
 
 MUTANTS = [
-    # Models that other programs keep on this machine
+    # Models of other programs on this machine
     Mutant("local", "inside", "if not real.is_relative_to(root.resolve()):", "if False:", "local_models"),
     Mutant("local", "_ollama_model", "blob.stat().st_size != size", "False", "local_models"),
     Mutant("local", "_ollama_model", 'kinds.count(OLLAMA_MODEL) != 1', "False", "local_models"),
@@ -63,7 +63,7 @@ MUTANTS = [
     Mutant("sampling", "residual", "(p - q).clamp_(min=0.0)", "(q - p).clamp_(min=0.0)", DRAWS),
     Mutant("sampling", "drawn_id", '"right"', '"left"', DRAWS),
     Mutant("sampling", "greedy_id", "best and logits[:best].max() >= level", "False", DRAWS),
-    # Texts that cross a length from which on a model rotates otherwise
+    # Texts that cross the length at which a model changes its rotary frequencies
     Mutant("borders", "EagerEngine._logits", "if first <= border < end", "if False", "long_texts"),
     Mutant("borders", "EagerEngine._pass_on_side", "crossed != self._crossed", "False", "long_texts"),
     Mutant("borders", "EagerEngine._pass_on_side", "self._pass(self._ids, 1, None)", "self._pass(self._ids[:whole], 1, None)", "long_texts"),
@@ -84,7 +84,7 @@ MUTANTS = [
     Mutant("notebook", "_notebook_display", "is None:", "is False:", "notebook"),
     Mutant("chat", "text_after_reply", "for user_form in FORMS", "for user_form in FORMS[:1]", "end_ids"),
     Mutant("chat", "text_after_reply", "for reply_form in FORMS", "for reply_form in [user_form]", "end_ids"),
-    # Lines, events and addresses of what others write
+    # Lines, events and addresses in texts of others
     Mutant("streams", "lines_of", "line.rstrip(\"\\n\") for line in io.StringIO(text, newline=None)", "line for line in text.splitlines()", "prompts"),
     Mutant("streams", "lines_in", "after_return and line == b\"\\n\"", "False", "wire"),
     Mutant("streams", "lines_in", "unread.removeprefix(BOM)", "unread", "wire"),
@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant("streams", "counters_text", "(None, {\"model\": model})", "(None,)", "wire"),
     Mutant("output", "checked_output", "checked.flush()", "pass", "console"),
     Mutant("output", "_CheckedOutput.write", "with _writing():", "if True:", "console"),
-    # Values of other kinds, and nested ones
+    # Values of wrong types, and nested values
     Mutant("kinds", "_reads_both_ways", "is False for module", "is True for module", "doctor_agrees"),
     Mutant("kinds", "_damaged_json", ", RecursionError", "", "doctor_agrees"),
     Mutant("kinds", "_are_ids", "type(token_id) is int", "True", "doctor_agrees"),
@@ -104,13 +104,13 @@ MUTANTS = [
     Mutant("kinds", "_fault", "or (are_numbers(value) and name not in NUMBERS)", "", "api"),
     Mutant("kinds", "_weight_files", "WHOLE in present or INDEX not in present", "True", "hub"),
     Mutant("kinds", "cached_weights", "- present)", "- set(_weight_files(source, folder, present)))", "hub"),
-    # The doctor, shared by addresses
+    # The doctor, shared among addresses
     Mutant("turns", "FairTurns.turn", "self._unfinished[client] >= limit_of_client", "False", "fair_turns"),
     Mutant("turns", "FairTurns._take", "waiting = self._waiting.pop(client)", "waiting = self._waiting[client]", "fair_turns"),
     Mutant("turns", "FairTurns.turn", "self._next() is ticket", "True", "fair_turns"),
     Mutant("turns", "FairTurns._next", "if client != self._latest", "", "fair_turns"),
     Mutant("turns", "Doctor.examine", "CLIENT.get()", "\"\"", "fair_turns"),
-    # What keeps a draft
+    # Acceptance of drafts
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u * q_drafted <= p_drafted", DRAWS),
     Mutant("verdicts", "decide", "u * q_drafted < p_drafted", "u < p_drafted", DRAWS),
     Mutant("verdicts", "decide", "keep.long().cumprod(0).sum()", "keep.long().sum()", DRAWS),
@@ -164,13 +164,13 @@ MUTANTS = [
     Mutant("loop", "end_of", "if not settings[BASELINE].greedy:", "if False:", "race lanes"),
     Mutant("loop", "agreement_of", "range(compared)", "range(compared - 1)", "race lanes"),
     Mutant("loop", "check_shared", "for field in SHARED:", "for field in SHARED[1:]:", "lanes race"),
-    # Caches and what is taken back from them
+    # Caches and rollbacks
     Mutant("caches", "LaneRun.commit", "self.target.rollback(len(self.ids) - 1)", "self.target.rollback(len(self.ids) - 1 - (len(emitted) > 1))", CACHES),
     Mutant("caches", "LaneRun.commit", "self.drafter.rollback(len(self.ids) - 1)", "self.drafter.rollback(len(self.ids))", CACHES),
     Mutant("caches", "EagerEngine.rollback", "self._cache.crop(length - self.length)", "pass", CACHES + " families"),
     Mutant("caches", "_empty_cache", "cache.activate_past_recording()", "pass", "families architectures"),
     Mutant("caches", "check_rollback", "if not cache.is_croppable or cache.get_seq_length() != length:", "if False:", "loop families batch"),
-    # Running states: not put back, put back too far, and what is read again
+    # Running states: not restored, restored too far, and tokens read again
     Mutant("states", "RunningEngine.rollback", "self._put_back(length)", "pass", "running_states"),
     Mutant("states", "RunningEngine.rollback", "self._put_back(self._read)", "pass", "running_states"),
     Mutant("states", "RunningEngine._put_back", "self._read = checkpoint.length", "self._read = checkpoint.length + 1", "running_states"),
@@ -210,7 +210,7 @@ MUTANTS = [
     Mutant("caches", "HeadDrafter.rollback", "[: length - self._received]", "[: length - self._received - 1]", "head mtp"),
     Mutant("caches", "HeadEngine.rollback", "length - 1", "length", "head"),
     Mutant("caches", "StateReader.prefill", "if len(ids) > 1:", "if len(ids) > 0:", "head mtp"),
-    # Where drafts come from
+    # Drafters
     Mutant("drafters", "NgramIndex.copied", "while len(copy) < count:", "while False:", "drafters"),
     Mutant("drafters", "NgramHeadDrafter.rollback", "length - self._begin", "length - self._begin + 1", "head"),
     Mutant("drafters", "NgramHeadDrafter.rollback", "self._size = 0", "pass", "head"),
@@ -245,7 +245,7 @@ MUTANTS = [
     Mutant("captures", "llama_pass", "is_packed or", "", "llama_pass"),
     Mutant("captures", "is_llama_family", "and not _has_sliding_window(model)", "", "llama_pass"),
     Mutant("captures", "_is_plain", "and not module._forward_hooks", "", "llama_pass"),
-    # How many tokens a round drafts
+    # Policies: the number of drafted tokens
     Mutant("policy", "HeuristicGamma.observe", "if not drafted:", "if False:", "policy loop"),
     Mutant("policy", "HeuristicGamma.observe", "2 if accepted == drafted else -1", "2 if accepted else -1", "policy"),
     Mutant("policy", "OptimalGamma.observe", "accepted + (accepted < drafted)", "drafted", "policy"),
@@ -263,7 +263,7 @@ MUTANTS = [
     Mutant("policy", "_fastest", "1 + rows * extra_token", "1.0", "policy"),
     Mutant("policy", "expected_tau", "(accepted + judged) /", "accepted /", "policy"),
     Mutant("policy", "OptimalGamma._best", "self._extra_token", "0.0", "policy"),
-    # Rounds as tokens with text
+    # Tokens of a round, with text
     Mutant("tokens", "tokens_of", "ended = len(emitted) <= accepted", "ended = len(emitted) < accepted", "loop ends real_runs"),
     Mutant("tokens", "texts_of", "fork = stream.copy()", "fork = stream", "detokenize loop real_runs"),
     Mutant("tokens", "Views.final", 'self._top("q", i)', 'self._top("q", 0)', "loop real_runs paths"),
@@ -272,7 +272,7 @@ MUTANTS = [
     Mutant("detokenise", "TextStream.push", "self._ids = self._ids[self._settled :]", "self._ids = [token_id]", "detokenize"),
     Mutant("detokenise", "TextStream.copy", "list(self._ids)", "self._ids", "detokenize loop"),
     Mutant("detokenise", "Pieces.__missing__", "[*self._anchor, token_id]", "[token_id]", "detokenize"),
-    # What is counted from rounds
+    # Metrics
     Mutant("metrics", "compute_metrics", 'counts["accepted"] + counts["rejected"]', "len(drafted)", "figures metrics"),
     Mutant("metrics", "_chance", "if token.chance is not None:", "if False:", "figures metrics verdicts"),
     Mutant("metrics", "compute_metrics", "ratio(sum(len(r.emitted) for r in timed_rounds), len(timed_rounds))", "ratio(sum(len(r.emitted) for r in rounds), len(rounds))", "figures metrics watched"),
@@ -315,14 +315,14 @@ MUTANTS = [
     Mutant("recordings", "_token_changes", "if was == now:", "if True:", "rerun"),
     Mutant("recordings", "_is_within", "same.text != choice.text", "False", "rerun"),
     Mutant("recordings", "_rounding", "max(MIN_ROUNDING, min(", "max(0.2, min(", "rerun"),
-    # Samples by turns, which bench and sweep measure
+    # Samples of bench and sweep, measured in turns
     Mutant("samples", "by_turns", "rotated(ways, turn)", "ways", "samples"),
     Mutant("samples", "measure", "computing_threads(way.threads)", "computing_threads(0)", "samples"),
     Mutant("samples", "Comparison.of", "if len(values) == turns", "", "samples"),
     Mutant("samples", "Comparison.ratio", "truediv, self.rates[variant], self.rates[reference]", "truediv, self.rates[variant], sorted(self.rates[reference])", "servers"),
     Mutant("samples", "_row", "len(busy_runs(runs))", "0", "samples"),
 
-    # What a sweep measures next, and what it predicts
+    # The next piece of a sweep, and its predictions
     Mutant("sweep", "due", "now.time_for <= len(owed) + 1", "False", "agenda"),
     Mutant("sweep", "_next_turn", "for key in rotated(keys, turn)", "for key in keys", "agenda"),
     Mutant("sweep", "_next_turn", "Piece(key, question, now.ran[key, question])", "Piece(key, question)", "agenda"),
@@ -349,7 +349,7 @@ MUTANTS = [
     Mutant("sweep", "simulated_rounds", "emitted=left)", "emitted=left + 1)", "prediction"),
     Mutant("sweep", "simulated_rounds", "min(room, text.limit - length)", "room", "prediction"),
     Mutant("sweep", "_States.show", "self._whole[self._shown :]", "self._whole[:length]", "prediction"),
-    # What visitors may reach
+    # Visitors' access
     Mutant("guard", "is_readable", "bool(PUBLIC.fullmatch(path)) and ", "", "security strangers"),
     Mutant("guard", "_plain", "and not path.is_symlink()", "", "security strangers"),
     Mutant("guard", "_plain", 'if not path.name.startswith(".")', "", "security strangers"),
@@ -370,7 +370,7 @@ MUTANTS = [
     Mutant("guard", "_Event", "list[Plain]", "list[Any]", "security strangers"),
     Mutant("guard", "_Named", "session_hash: Name", "session_hash: str", "security strangers"),
     Mutant("guard", "_structure", "plain.count(b'\"') > 2 * MAX_STRINGS", "False", "security strangers"),
-    # Weights as files hold them
+    # Weights in their stored format
     Mutant("weights", "_nibbles", "b.lshr(raw, integers(4))", "b.lshr(raw, integers(3))", BLOCKS),
     Mutant("weights", "_group_scales", "[0, 1 << 31] * 8", "[0, 0] * 8", BLOCKS),
     Mutant("weights", "_group_scales", "_each_byte([2] * 16)", "_each_byte([4] * 16)", BLOCKS),
@@ -435,7 +435,7 @@ MUTANTS = [
     Mutant("weights", "_planned_and_loaded", "placement is None and any(", "False and any(", "gguf_on_a_gpu"),
     Mutant("weights", "_checked", 'np.require(numbers, requirements="A")', "numbers", "read_weights"),
     Mutant("weights", "reads_files", "on_cpu or not any(", "True or not any(", "gguf_on_a_gpu"),
-    # What a GGUF file says of its model, and how its tokenizer cuts texts
+    # The model in a GGUF header, and how its tokenizer splits texts
     Mutant("gguf", "check_keys", "if not is_wide:", "if False:", GGUF),
     Mutant("gguf", "check_keys", 'raise refused_key(header, "attention.value_length")', "pass", GGUF),
     Mutant("gguf", "rope_of", 'number("rope.scale_linear")', "None", GGUF),
@@ -471,7 +471,7 @@ MUTANTS = [
     Mutant("gguf", "_sentence_piece", "if has_prefix:", "if True:", TOKENIZERS),
     Mutant("gguf", "_add_special", "if begins is True:", "if False:", TOKENIZERS),
     Mutant("gguf", "_add_special", "if ends is True:", "if False:", TOKENIZERS),
-    # Which files of models are read
+    # Choice of model files
     Mutant("files", "is_published", "== file.sha256", "!= ''", "fetch"),
     Mutant("files", "_digest_path", "|{status.st_mtime_ns}", "", "fetch"),
     Mutant("files", "_has_size", "path.stat().st_size == file.bytes", "True", "fetch table"),
@@ -483,14 +483,14 @@ MUTANTS = [
     Mutant("files", "fetch_plan", "MODELS.read() is not None and", "False and", "fetch"),
     Mutant("files", "first_pair", " and at_hand(row)", "", "table"),
     Mutant("files", "awaited_pair", "row.files and row in offered", "row.files", "fetches"),
-    # Who may have the page fetch a pair
+    # Permission to fetch a pair
     Mutant("access", "_check_owner", "not MAY_FETCH.get()", "False", "fetches"),
     Mutant("access", "is_own_user", "if _is_public():", "if False:", "fetches"),
     Mutant("access", "is_own_user", "_is_loopback(str(client[0]))", "True", "fetches"),
     Mutant("access", "is_own_user", "any(name in headers for name in BY_PROXY)", "False", "fetches"),
     Mutant("access", "_is_loopback", "(mapped or address)", "address", "fetches"),
     Mutant("access", "PairFetch._carry_out", "self._runs.open_with(first_pair())", "pass", "fetches"),
-    # What is told of texts, waits and rows
+    # Reports on texts, waits and rows
     Mutant("told", "printable", "return escaped(", "return str(", "console"),
     Mutant("told", "_degraded", '_PLAIN.get(sign, "?")', "sign", "console"),
     Mutant("told", "RunQueue.status_of", "other.visitor.session != job.visitor.session", "True", "visitors"),

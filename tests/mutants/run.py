@@ -2,8 +2,8 @@
 
     python tests/mutants/run.py [--jobs 2] [--only WORD] [--root CHECKOUT] [--json FILE]
 
-Prints a line for each mutant and the share that the tests killed. Exits with 1 if one lives, or if
-its text is no longer to be found: then mutants.py has to follow the code.
+Prints a line for each mutant and the share that the tests killed. Exits with status 1 if a mutant
+survives, or if its text is not found: then mutants.py must follow the code.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from typing import Any, NamedTuple
 from mutants import MUTANTS, Mutant
 
 HERE = Path(__file__).resolve().parent
-# Of the tests of one mutant, which may also go on for ever: seconds of processor time, and of all.
+# Limits for the tests of one mutant, which may never end: seconds of processor time, and of wall
+# time.
 MAX_WORK, MAX_SECONDS = 240, 900
 COPIED = (
     *("specviz", "tests", "assets", "scripts", "docs"),
     *("app.py", "setup.py", "pyproject.toml", "README.md"),
 )
-# Imported once; each mutant's tests run in a fork of this process.
+# Libraries to import once; each mutant's tests run in a fork of this process.
 LIBRARIES = (
     *("torch", "numba", "hypothesis", "orjson", "plotly.graph_objects", "gradio"),
     *("transformers.models.auto.modeling_auto", "transformers.models.llama.modeling_llama"),
@@ -45,17 +46,17 @@ PYTEST = ("-x", "-q", "-m", "not browser", "-p", "no:cacheprovider", "-p", "no:x
 
 
 LOST = 9
-# By what a process exits with: pytest's own statuses, or another. A module of tests that cannot be
-# imported (2) has noticed the mutant; 3 to 5 mean that pytest itself failed or had nothing to run.
+# Exit status of a process -> fate of its mutant. If a test module cannot be imported (2), it has
+# noticed the mutant; 3 to 5 mean that pytest itself failed or had nothing to run.
 FATES = {0: "alive", 3: "lost", 4: "lost", 5: "lost", LOST: "lost"}
 
 
 class Lost(Exception):
-    """A mutant's text is not in the code, or in several places."""
+    """A mutant's text occurs nowhere in the code, or several times."""
 
 
 class Place(NamedTuple):
-    """Where a mutant's text begins in a file, in characters."""
+    """The position of a mutant's text in a file. begin: in characters."""
 
     path: Path
     begin: int
@@ -64,7 +65,7 @@ class Place(NamedTuple):
 def main() -> int:
     options = parsed()
     os.environ |= {"OMP_NUM_THREADS": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
-    # Else code would run as it was compiled before, if it changed within a second.
+    # Python would otherwise run old compiled code after a change within the same second.
     sys.dont_write_bytecode = True
     for library in LIBRARIES:
         importlib.import_module(library)
@@ -138,10 +139,11 @@ def restore(mutant: Mutant, copy: Path, root: Path) -> None:
 
 
 def begun(mutant: Mutant, copy: Path, log: Path | None) -> int:
-    """The id of a process that tries the mutant in the copy; it exits with one of `FATES`."""
+    """Start a process that tests the mutant in the copy, and return its id. It exits with a key of
+    `FATES`."""
     if process := os.fork():
         return process
-    # The process then dies, which counts as killed.
+    # A process over a limit dies, which counts as killed.
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_WORK, MAX_WORK + 10))
     signal.alarm(MAX_SECONDS)
     try:
@@ -164,7 +166,7 @@ def fate_of(mutant: Mutant, copy: Path, log: Path | None) -> int:
 
 
 def tested(files: list[str], copy: Path, log: Path | None) -> int:
-    """What pytest exits with."""
+    """Run pytest on the files and return its exit status."""
     import pytest
 
     os.chdir(copy)
@@ -178,8 +180,8 @@ def tested(files: list[str], copy: Path, log: Path | None) -> int:
 
 
 class FirstOfEach:
-    """Of each file, one case of every test comes first, then the second ones: a mutant soon dies,
-    if it does."""
+    """Order the tests of a file so that one case of every test runs first, then the second cases:
+    most mutants die early."""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         seen: Counter[tuple[Path, str]] = Counter()
