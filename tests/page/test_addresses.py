@@ -1,4 +1,4 @@
-"""No visitor can make the page contact an address, by whatever entrance it is named."""
+"""No visitor can make the page contact an address, through any entrance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY = "the-operators-key"
 
 
 class Listener:
-    """A server on loopback that counts who comes. It holds the door open for nobody."""
+    """A server on loopback that counts connections and closes them at once."""
 
     def __init__(self) -> None:
         self.visits: list[bytes] = []
@@ -61,13 +61,13 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """A page that loads what it is told to, as the real one does."""
+    """A page that loads any named pair, as the real one does."""
     with served(load=load_named, doctor=LocalWorker(load_named, race)) as site:
         yield site
 
 
 def spellings(port: int, draft: Path) -> list[str]:
-    """Names of a target with an address, each in the way of another parser."""
+    """Names of a target with an address, each in a form that another parser accepts."""
     at = f"http://127.0.0.1:{port}/v1#m"
     return [
         f"{at}+{draft}",
@@ -115,7 +115,7 @@ def test_open_and_closed_ports_look_the_same(
 def test_the_page_cannot_name_an_address_either(
     site: Site, listener: Listener, tmp_path: Path
 ) -> None:
-    """The views "Choose" and "Other pair" send what a visitor or a link has typed."""
+    """The views "Choose" and "Other pair" send names that a visitor typed or a link contains."""
     for name in spellings(listener.port, tmp_path):
         for naming in (
             {"pair": name},
@@ -141,7 +141,7 @@ def test_what_a_browser_tells_about_a_run_names_no_pair(
         "begin_difference": {"trace": told, "pair": name, "run": name},
     }.items():
         answer = site.question(function, asked).json
-        if "id" in answer:  # it is about the pair with which the page was started
+        if "id" in answer:  # the answer is about the page's own pair
             assert site.page.runs.job(answer["id"]).task.pair == "builtin"
             site.question("end_job", {"id": answer["id"]})
     opened = json.dumps({"header": {"target": name, "draft": name, "pair": name}}).encode()
@@ -152,7 +152,7 @@ def test_what_a_browser_tells_about_a_run_names_no_pair(
 def test_the_models_process_takes_no_address_from_a_task(
     listener: Listener, tmp_path: Path, sentences: Sentences
 ) -> None:
-    """Also if the page had let it through."""
+    """The models' process refuses an address even if the page let it through."""
     worker: Any = LocalWorker(load_named, race)
     for name in spellings(listener.port, tmp_path)[:5]:
         for task in (LoadTask(name), ExamineTask(name)):
@@ -165,7 +165,7 @@ def test_models_of_the_hub_and_folders_may_be_named(
 ) -> None:
     folder = tmp_path / "a+b"
     folder.mkdir()
-    monkeypatch.chdir(folder)  # no folder of the names below is beside it
+    monkeypatch.chdir(folder)  # no relative name below exists in this folder
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
     for name in ("a/b+c/d", f"{folder}+c/d", f"{folder}+{folder}", "a/b+none", "gpt2+mtp"):
         assert asked_pair(name, page_pair="builtin") == name

@@ -1,4 +1,5 @@
-"""The page for programs: what its endpoints give, refuse, and do when nobody listens any more."""
+"""The endpoints for programs: their results, their refusals, and their end when nobody reads any
+more."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ BUILTIN = (ASSETS / "pair" / "target").is_dir()
 
 
 class Watched:
-    """A race that counts who is in it, and can be made to take its time."""
+    """A race that counts the runs inside it and can be slowed down."""
 
     def __init__(self) -> None:
         self.now = self.most = self.ended = 0
@@ -71,8 +72,8 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture
 def client(site: Site) -> Client:
-    """A new one for each test: on a stalled machine gradio_client takes the end of one answer
-    for that of a call which follows at once, and then waits for ever."""
+    """A new client for each test: on a stalled machine gradio_client takes the end of one answer
+    for that of the next call, and then waits for ever."""
     return Client(site.url, verbose=False)
 
 
@@ -105,7 +106,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize("endpoint", ["generate", "race"])
 def test_parameters_keep_their_places_types_and_defaults(site: Site, endpoint: str) -> None:
-    """Programs pass them by place too."""
+    """Programs may pass them by position."""
     rows = site.get("/gradio_api/info").json["named_endpoints"]["/" + endpoint]["parameters"]
     found = [
         (row["parameter_name"], row["type"].get("type"), row.get("parameter_default"))
@@ -122,7 +123,7 @@ async def as_stream(states: Iterable[Any]) -> AsyncIterator[Any]:
 
 
 def test_an_update_without_news_is_a_value() -> None:
-    """Else the server would not notice that a program which waits for its turn has left."""
+    """Otherwise the server would not notice that a program in the queue has left."""
     said = (("Wait.", False), ("", False))
     states = ({"status": status, "over": over} for status, over in said)
     values = Stepped(streamed(as_stream(states)))
@@ -176,7 +177,7 @@ def test_programs_race_further_lanes_by_what_differs(
 
 
 def test_what_changes_between_two_values_leads_from_one_to_the_other() -> None:
-    """Gradio sends only that, and is wrong about some lists."""
+    """Gradio sends only the difference, and computes it wrongly for some lists."""
 
     def state(*rounds: Round) -> dict[str, Any]:
         return {"rounds": rounds, "status": "", "over": False}
@@ -222,7 +223,7 @@ SMALL_SWEEP: dict[str, Any] = {
     "seconds": 1,
 }
 
-# JSON of every kind that the guard lets through, and texts that some parsers take for numbers.
+# Every type of JSON that the guard admits, and texts that some parsers take for numbers.
 OF_EVERY_KIND = [
     *(None, True, False, 0, -1, 3, 10**40, 1.5, 1e308, "", " ", "text", "1e999", "nan", "\0"),
     *([], ["a"], ["1", "2"], [1, 2], [1.5], ["x" * 5000], "x" * 9000),
@@ -230,8 +231,8 @@ OF_EVERY_KIND = [
 
 
 def asked_of_endpoints(pair: str) -> dict[str, tuple[dict[str, Any], Callable[..., Any]]]:
-    """Of each endpoint whose fields have kinds: its usual fields, and what makes a job of them
-    without running it."""
+    """For each endpoint with typed fields: its usual fields, and a function that makes a job of
+    them without running it."""
 
     def race_asked(**fields: Any) -> object:
         return _run_of(pair, tuple(fields.values()))
@@ -247,7 +248,7 @@ def asked_of_endpoints(pair: str) -> dict[str, tuple[dict[str, Any], Callable[..
 
 @pytest.mark.parametrize("endpoint", ["race", "sweep"])
 def test_a_value_of_any_kind_is_taken_or_is_a_sentence(endpoint: str) -> None:
-    """In each field, also a value that only some other field takes."""
+    """The test puts every value into every field, even values that only other fields accept."""
     usual, asked = asked_of_endpoints("builtin")[endpoint]
     assert asked(**usual)
     refused = []
@@ -320,7 +321,7 @@ BAD = [
 
 
 def named(value: str | dict[str, Any]) -> str:
-    """The endpoint, or the names of the fields that a request has, as the id of a test."""
+    """The id of a test: the endpoint, or the names of the fields of a request."""
     return ",".join(value) if isinstance(value, dict) else value
 
 
@@ -402,7 +403,7 @@ def test_runs_take_turns(client: Client) -> None:
 
 @pytest.mark.parametrize("endpoint", ["generate", "race"])
 def test_a_run_ends_when_its_client_leaves(site: Site, endpoint: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(WATCHED, "pause", 0.2)  # seconds; by itself it would end after 100
+    monkeypatch.setattr(WATCHED, "pause", 0.2)  # seconds; uninterrupted, the run would take 100
     ended = WATCHED.ended
     begun = site.post(f"/gradio_api/call/v2/{endpoint}", {"prompt": "cat", "max_new_tokens": 512})
     connection = http.client.HTTPConnection(site.host, site.port, timeout=60)
@@ -492,7 +493,7 @@ DOCUMENT = (ASSETS.parent / "docs" / "api.md").read_text("utf-8")
 
 
 def blocks_of_the_document(language: str) -> list[str]:
-    """What the document for programs shows in a language."""
+    """The code blocks in a language of the document for programs."""
     return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
 
 

@@ -1,4 +1,5 @@
-"""The audit of the operator's server on the page: its own user begins it, everybody may read it."""
+"""The audit of the operator's server on the page: only the page's own user starts it, everybody may
+read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a link to the page shows: ours, and never a forged address."""
+"""The preview of a link to the page: it shows the page's own address, never a forged one."""
 
 from __future__ import annotations
 

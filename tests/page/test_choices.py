@@ -1,4 +1,4 @@
-"""Which pairs the page offers, and that nobody can ask it for others."""
+"""The pairs that the page offers; nobody can request others."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def test_other_models_are_refused_unless_the_operator_allows_them(
 
 
 def examining(known: dict[str, list[str]]) -> Callable[[dict[str, str]], dict[str, Any]]:
-    """The question about a pair, where the doctor knows these drafters by pair."""
+    """The page's question about a pair. known: the drafters of each pair, as the doctor finds
+    them."""
 
     def run(task: ExamineTask) -> Iterator[Any]:
         yield {"verdict": "good", "summary": "", "findings": [], "drafters": known[task.pair]}
@@ -99,7 +100,7 @@ def examining(known: dict[str, list[str]]) -> Callable[[dict[str, str]], dict[st
 
 
 def test_of_a_pair_that_must_be_fetched_the_page_says_how(sentences: Sentences) -> None:
-    """Nothing of its files can be read before, so the doctor is not asked."""
+    """Its files cannot be read before, so the doctor is not asked."""
     told = examining({})({"pair": "qwen2.5-coder-1.5b"})
     assert told["verdict"] == "warning"
     sentences(told["summary"])
@@ -108,7 +109,8 @@ def test_of_a_pair_that_must_be_fetched_the_page_says_how(sentences: Sentences) 
 
 
 def test_a_pair_of_this_machine_offers_only_the_drafters_that_it_has(tmp_path: Path) -> None:
-    """The page's own pair, or one that a visitor names, before anybody has examined it."""
+    """This holds for the page's own pair and for one that a visitor names, before it is
+    examined."""
     head = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}
     model = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
     for name, config in (("head", head), ("draft", model)):
@@ -127,7 +129,7 @@ def test_a_pair_of_this_machine_offers_only_the_drafters_that_it_has(tmp_path: P
     assert "head" in (listed_drafters(f"{target}+AngelSlim/Qwen3-4B_eagle3") or ())
     assert "head" not in (listed_drafters("owner/target+Qwen/Qwen3-0.6B") or ("head",))
     assert not {"head", "model"} & set(listed_drafters(f"{target}+none") or ())
-    assert listed_drafters("owner/target+somebody/something-new") is None  # the doctor tells
+    assert listed_drafters("owner/target+somebody/something-new") is None  # the doctor decides
     assert listed_drafters("no pair") is None
 
 

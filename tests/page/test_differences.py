@@ -1,4 +1,4 @@
-"""The check "A tie or a bug?" as a job in the queue, and what its entrance refuses."""
+"""The check "A tie or a bug?" as a job in the queue, and the requests that it refuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from specviz.worker.client import LocalWorker
 
 @pytest.fixture(scope="module")
 def parted() -> tuple[Any, dict[str, Any]]:
-    """A pair in bf16, and a run whose lanes part, as the browser tells it."""
+    """A pair in bf16, and a run whose lanes diverge, as the browser sends it."""
     with eager_only():
         target = llama(64, seed=2, num_hidden_layers=3).to(torch.bfloat16)
         pair = pair_of(target, relative(target, noise=0.1))
@@ -37,7 +37,7 @@ def parted() -> tuple[Any, dict[str, Any]]:
 
 
 def bare(data: dict[str, Any]) -> dict[str, Any]:
-    """A run without lists of likeliest tokens, as the browser sends it (`bareOf`)."""
+    """Remove the lists of likeliest tokens from a run, as the browser does (`bareOf`)."""
     for lane in data["end"].get("lanes", {}).values():
         if lane["divergence"]:
             lane["divergence"]["margin"] = None
@@ -49,7 +49,7 @@ def bare(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def answered(ask: Callable[[Any], Any], state: dict[str, Any]) -> dict[str, Any]:
-    """The state of a question once it is over, asked for now and then as the page does."""
+    """Poll a question until it is over, as the page does, and return its state."""
     deadline = time.monotonic() + 60
     while not state["over"] and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -90,7 +90,7 @@ def test_a_check_waits_its_turn_and_gives_its_answer(
 
 
 def test_a_run_is_run_again_and_an_edit_is_told(sentences: Sentences):
-    pair, _ = toy_pair(), recorded(SAMPLED)  # before the worker's thread: both draw weights
+    pair, _ = toy_pair(), recorded(SAMPLED)  # before the worker's thread, which draws weights too
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])

@@ -1,4 +1,5 @@
-"""The end of the page: the current run may end, everything else is told to come back later."""
+"""The end of the page: the current run may finish, and all other requests are told to come back
+later."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from specviz.worker.client import LocalWorker
 
 
 class Visit(threading.Thread):
-    """A visitor who reads all that a run says."""
+    """A visitor who reads all events of a run."""
 
     def __init__(self, queue: RunQueue, session: str) -> None:
         super().__init__(daemon=True)

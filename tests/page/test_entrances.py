@@ -1,6 +1,7 @@
-"""Malformed inputs over every entrance: each gets a sentence or a value, and nothing changes.
+"""Malformed inputs at every entrance: each gets a sentence or a value, and nothing else changes.
 
-A short form runs with the other tests; SPECVIZ_MALFORMED=500 asks for so many of each kind.
+A short form runs with the other tests; SPECVIZ_MALFORMED=500 sets the number of inputs of each
+kind.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ def site() -> Iterator[Site]:
     with served() as site:
         before = reference(site)
         yield site
-        # After all of it, the same run gives the same tokens.
+        # After all of them, the same run gives the same tokens.
         assert reference(site) == before
 
 
 def reference(site: Site) -> list[int]:
-    """The tokens of a run that must come out the same whatever happened before it."""
+    """The tokens of a run that must not depend on anything before it."""
     drafting = ["model", "fixed", "auto", None, None, "token"]
     values = ["the cat", "builtin", 4, 0.8, 0, 1.0, 12, 7, *drafting]
     kind, (result,) = site.events("generate", {"data": values})[-1]
@@ -68,12 +69,12 @@ def reference(site: Site) -> list[int]:
 
 
 def dumped(value: Any) -> bytes:
-    """JSON as Python writes it: NaN, infinities and halves of characters included."""
+    """JSON as Python writes it, with NaN, infinities and lone surrogates."""
     return json.dumps(value).encode("utf-8", "surrogatepass")
 
 
 def check_answer(answer: Answer) -> None:
-    """A refusal is one sentence; nothing shows the inside."""
+    """Check that a refusal is one sentence that reveals no internals."""
     assert not INSIDES.search(answer.body), answer.body[:500]
     if answer.status >= 400:
         said = answer.json["detail"]
@@ -83,14 +84,14 @@ def check_answer(answer: Answer) -> None:
 
 def check_question(answer: Answer) -> None:
     check_answer(answer)
-    # A job that is over without a fault has an error of None.
+    # A job that ended without a failure has an error of None.
     if answer.status == 200 and isinstance(answer.json, dict) and answer.json.get("error"):
         said = answer.json["error"]
         assert said.rstrip().endswith(".") and "\n" not in said and len(said) < 400
 
 
 def fields_of(*names: str) -> st.SearchStrategy[dict[str, Any]]:
-    """An object with some of the names that belong there, and perhaps others."""
+    """A strategy for objects with some of the expected names, and perhaps others."""
     known = {name: VALUES for name in names}
     return st.builds(
         lambda one, other: {**other, **one},
@@ -112,7 +113,7 @@ QUESTIONS = {
     "begin_fetch": ("id",),
     "stop_fetch": ("id",),
     "ask_fetch": ("id",),
-    # Without a wrong pair, the doctor would examine the right one every time.
+    # With a valid pair, the doctor would examine it every time.
     "examine": ("target", "draft", "weights"),
 }
 
@@ -133,7 +134,8 @@ def test_no_question_is_left_out(site: Site) -> None:
 
 
 def test_wishes_for_a_run(site: Site) -> None:
-    """Values of other kinds than the page sends: each is taken, or is told as one sentence."""
+    """The fields have values of other types than the page sends: each is accepted or refused with
+    one sentence."""
     usual = {"session": "odd", "prompt": "the cat", "pair": "builtin", "lanes": "one"}
 
     @examples(COUNT)
@@ -194,7 +196,7 @@ def test_programs_by_name(site: Site, endpoint: str) -> None:
         few=st.integers(0, 3),
     )
     def check(values: dict[str, Any], few: int) -> None:
-        # Without a wrong pair, the doctor would examine the right one every time.
+        # With a valid pair, the doctor would examine it every time.
         usual = {"pair": "none"} if endpoint == "doctor" else {"max_new_tokens": few}
         asked = {**usual, **values}
         begun = site.post(f"/gradio_api/call/v2/{endpoint}", dumped(asked))
@@ -206,7 +208,7 @@ def test_programs_by_name(site: Site, endpoint: str) -> None:
 
 
 def check_stream(site: Site, path: str) -> None:
-    """An endpoint's last word is a result or a sentence."""
+    """Check that the last event of an endpoint is a result or a sentence."""
     answer = site.get(path)
     check_answer(answer)
     *_, last = answer.body.decode().strip().split("\n\n")
@@ -255,7 +257,7 @@ def test_addresses(site: Site) -> None:
     @given(parts=st.lists(pieces, max_size=5), query=TEXTS, method=st.sampled_from(["GET", "POST"]))
     def check(parts: list[str], query: str, method: str) -> None:
         path = "/" + "/".join(quote(part, safe="%=.") for part in parts)
-        # A stream of heartbeats has no end.
+        # A stream of heartbeats never ends.
         if "heartbeat" not in path:
             answer = site.ask(method, f"{path}?prompt={quote(query)}&__theme={quote(query)}", b"{}")
             assert answer.status in (200, 307, 308) or answer.status >= 400
@@ -279,7 +281,7 @@ def test_query_parameters(site: Site) -> None:
 
 
 def spoil(raw: bytes, edits: list[tuple[int, int]]) -> bytes:
-    """These bytes with some of them replaced."""
+    """Replace some bytes. edits: positions and new values."""
     found = bytearray(raw)
     for place, byte in edits:
         found[place % len(found)] = byte
@@ -303,17 +305,17 @@ def test_files(site: Site, packed: bool, tmp_path_factory: Any) -> None:
 
 
 def wish_of(site: Site) -> dict[str, Any]:
-    """What the page would send for a run, as it begins."""
+    """The page's request for a run with default settings."""
     return {"session": "by hand", "prompt": "the cat", **site.offer()["defaults"]}
 
 
 def run_of(site: Site, wish: Any) -> str:
-    """All that comes of a wish for a run."""
+    """The whole answer to a request for a run."""
     return site.post("/run", wish).body.decode()
 
 
 def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
-    """A caller's mistake is called one: "not your fault" would send them looking elsewhere."""
+    """A caller's mistake is named as such: "not your fault" would mislead them."""
     for wish in ({}, {"prompt": "the cat"}, [], 7, {**wish_of(site), "pair": "nobody/nothing"}):
         said = run_of(site, wish)
         assert NOT_OURS in said or "is no text" in said or "not offered" in said
@@ -332,7 +334,7 @@ def test_a_prompt_by_hand_meets_the_limit_of_the_page(site: Site) -> None:
 
 
 def test_others_notice_nothing(site: Site) -> None:
-    """While one visitor's run is under way, a stranger's malformed inputs do not end it."""
+    """A stranger's malformed inputs do not end another visitor's run."""
     drafting = ["model", "fixed", "auto", None, None, "token"]
     values = ["the cat", "builtin", 4, 0.8, 0, 1.0, 200, 7, *drafting]
     runs: list[Any] = []

@@ -1,4 +1,4 @@
-"""The doctor is shared by addresses: whoever asks much waits for himself."""
+"""Addresses share the doctor: a client with many requests waits only for its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TURN: dict[str, Any] = {
 
 
 class Waiting:
-    """Requests in threads, each of which holds its turn until it is let go."""
+    """Requests in threads, each of which holds its turn until it is released."""
 
     def __init__(self) -> None:
         self.turns = FairTurns()
@@ -34,7 +34,7 @@ class Waiting:
         self._threads: list[threading.Thread] = []
 
     def request(self, client: str) -> None:
-        """Begin a request, and return once it waits, or was refused."""
+        """Begin a request, and return once it waits or was refused."""
         before = self._known()
         thread = threading.Thread(target=self._wait, args=(client,))
         self._threads.append(thread)
@@ -82,7 +82,7 @@ def test_a_turn_that_fails_is_over():
 
 
 class Doctor:
-    """A worker whose examinations last until they are let go."""
+    """A worker whose examinations last until they are released."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -107,7 +107,7 @@ def examined() -> Iterator[tuple[Site, Doctor]]:
 
 
 def asked(site: Site, address: str) -> str:
-    """What is said to a question of the page."""
+    """Ask the doctor as the page does, and return its verdict or error."""
     headers = {"Content-Type": "application/json", "X-Forwarded-For": address}
     naming = {"pair": "builtin", "target": "", "draft": "", "weights": "usual"}
     answer = site.post("/ask/examine", naming, headers).json
@@ -115,7 +115,7 @@ def asked(site: Site, address: str) -> str:
 
 
 def called(site: Site, address: str) -> str:
-    """What is said to a program."""
+    """Ask the doctor as a program does, and return "good" or the answer."""
     headers = {"Content-Type": "application/json", "X-Forwarded-For": address}
     begun = site.post("/gradio_api/call/v2/doctor", {}, headers)
     if begun.status != 200:

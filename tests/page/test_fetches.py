@@ -1,5 +1,5 @@
-"""One press brings the pair that is not here yet, for whoever opened the page on its own machine;
-then the page goes on with it."""
+"""One press fetches a missing pair, for the user who opened the page on its own machine; then the
+page continues with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from specviz.pairs.opening import awaited_pair
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where fetched files lie, on a machine that has none of the row's."""
+    """The folder of fetched files, on a machine that has none of the row's files."""
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SPECVIZ_PAIR")
@@ -72,7 +72,7 @@ def test_the_pages_own_user_comes_from_this_machine(host: str, client: str) -> N
         request(host="127.0.0.1.example.org"),
         request(host="127.0.0.1@example.org"),
         request(host=""),
-        # As a proxy or a tunnel of this machine passes them on.
+        # As a proxy or a tunnel on this machine passes requests on.
         request(x_forwarded_for="127.0.0.1"),
         request(x_forwarded_host="example.org"),
         request(x_forwarded_proto="https"),
@@ -158,7 +158,7 @@ def test_a_stranger_begins_and_stops_nothing(site: Site, models: Path) -> None:
     seen = asked(site, "ask_fetch", **stranger)
     assert (seen["state"], seen["mayFetch"]) == ("idle", False)
     assert not models.exists()
-    # Another site in the browser of the page's own user
+    # Another web site in the browser of the page's own user.
     answer = site.post(
         "/ask/begin_fetch",
         b"{}",
@@ -194,7 +194,7 @@ def test_a_fetch_is_stopped_at_once_and_goes_on_later(
     pip.chmod(pip.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(wheels, "sys", type("Sys", (), {"executable": str(pip)}))
     asked(site, "begin_fetch")
-    assert until(lambda: asked(site, "ask_fetch")["done"] == 40_000)  # of both files, which are one
+    assert until(lambda: asked(site, "ask_fetch")["done"] == 40_000)  # of two equal files
     asked(site, "stop_fetch")
     assert until(lambda: asked(site, "ask_fetch")["state"] == "stopped")
     process = int((tmp_path / "pid").read_text())

@@ -1,4 +1,4 @@
-"""The page's own run over HTTP: one request, whose answer is the stream of its deltas."""
+"""The page's own run over HTTP: one request, answered by the stream of its deltas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from specviz.page.live import RunStream
 
 
 class Counted:
-    """A race that counts who is in it, and pauses behind each event where the prompt is long."""
+    """A race that counts the runs inside it, and pauses after each event of a long run."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -89,7 +89,7 @@ def test_it_waits_in_the_same_queue_as_the_runs_of_programs(site: Site) -> None:
 
 
 def test_a_run_is_done_in_the_name_of_its_request(site: Site) -> None:
-    """On ZeroGPU, `spaces` reads there whose GPU time a run takes."""
+    """On ZeroGPU, `spaces` reads from the request whose GPU time a run takes."""
     token = {"X-IP-Token": "whose.run.is", "Content-Type": "application/json"}
     site.post("/run", wish_of(site), token)
     *_, job = site.page.runs.jobs()

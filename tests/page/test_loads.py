@@ -1,4 +1,4 @@
-"""What is said of the page's own pair while the models load it, and what pairs are called."""
+"""The page's sentences while its pair loads, and the display names of pairs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATIENCE = 60  # seconds
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where it is remembered how long loads took."""
+    """The folder that remembers how long loads took."""
     monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -52,7 +52,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 class Gate:
-    """A load that says how far it is, and goes on when the gate is opened."""
+    """A load that reports its progress and continues when the gate is opened."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -146,7 +146,7 @@ def test_the_next_start_says_how_long_it_takes(
     load = loads.Load(OWN)
     now += 4
     sentences(load.sentence)
-    now += 40  # it takes longer
+    now += 40  # longer than expected
     sentences(load.sentence)
     (cache / "loads.json").write_text("[1, {")
     assert loads.Load(OWN).sentence.endswith("0 s so far."), "a damaged file is none"

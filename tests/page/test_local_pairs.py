@@ -1,4 +1,4 @@
-"""Models of this machine on the page: a click away for whoever opened it there, unseen by
+"""Models of this machine on the page: one click away for the user who opened it there, hidden from
 strangers."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOADED: list[str] = []
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A machine with a large model of Ollama and a small one of LM Studio."""
+    """A home folder with a large model of Ollama and a small one of LM Studio."""
     home = tmp_path_factory.mktemp("home")
     large = tiny_file(home, "Q4_K", "qwen2", name="large", num_hidden_layers=9).path
     small = tiny_file(home, "Q4_K", "qwen2", name="small", num_hidden_layers=1).path
@@ -59,7 +59,7 @@ def offered_to(site: Site, headers: dict[str, str]) -> Any:
 
 
 def generated(site: Site, pair: str, headers: dict[str, str]) -> str:
-    """What becomes of a run that a program asks for: the last event, with its data."""
+    """Request a run as a program does, and return its events or the refusal."""
     body = {"prompt": "cat", "pair": pair, "max_new_tokens": 2}
     begun = site.post("/gradio_api/call/v2/generate", body, JSON | headers)
     if begun.status != 200:

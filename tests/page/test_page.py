@@ -1,4 +1,4 @@
-"""What stands behind the page: runs in turn, deltas without gaps, mistakes as sentences."""
+"""Runs on the page's server: one after the other, deltas without gaps, mistakes as sentences."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_of(settings: Settings = SHORT, *, session: str = "one", prompt: str = "w
 
 
 def rebuilt(texts: list[str]) -> Trace:
-    """The trace that a player would put together."""
+    """The trace that a player would assemble from deltas."""
     data: dict[str, Any] = {"schema": SCHEMA, "rounds": [], "end": None}
     for delta in map(json.loads, texts):
         for name in ("header", "end"):
@@ -176,7 +176,7 @@ def test_a_run_stopped_while_it_waits_never_races(pair: Pair) -> None:
 
 
 def slow_race(*arguments: Any) -> Iterator[Event]:
-    """A race with a pause after each event, for tests that step in while it runs."""
+    """A race with a pause after each event, for tests that interrupt it."""
     for event in race(*arguments):
         yield event
         time.sleep(0.01)
@@ -201,7 +201,7 @@ def test_a_failure_is_one_sentence_and_the_next_run_works(
     texts = list(deltas(queue, run_of()))
     assert json.loads(texts[-1])["error"] == sentence
     assert "Traceback" not in "".join(texts)
-    assert len(rebuilt(texts).rounds) == 2  # what was finished stays
+    assert len(rebuilt(texts).rounds) == 2  # finished rounds stay
     assert rebuilt(list(deltas(queue, run_of()))).end is not None
 
 
@@ -234,7 +234,7 @@ def test_what_was_missed_can_be_asked_for_by_run_only(pair: Pair) -> None:
     for since in (1, 3, run.number):
         (delta,) = map(json.loads, missed(queue, run.id, since) or [])
         assert delta["over"] and (delta["seq"], delta["next"]) == (since, run.number)
-        # Before the rounds comes the header, behind them the end.
+        # The header comes before the rounds, the end after them.
         missing = len(whole.rounds) - (since - 1)
         assert len(delta.get("rounds", [])) == max(0, missing)
     assert missed(queue, "another", 0) is None
@@ -303,7 +303,7 @@ def test_a_pair_has_presets_that_it_can_run() -> None:
 
 
 def test_what_a_preset_shows_is_greedy_unless_it_teaches_sampling() -> None:
-    """So both lanes write one text, and what a draft changes is the time."""
+    """Then both lanes write the same text, and a draft changes only the time."""
     for pair in PAIRS:
         first, *others = presets_of(pair)
         assert first.settings_on(pair)["temperature"] == 0, "what a visit begins with"
@@ -335,8 +335,8 @@ def test_a_page_begins_with_what_suits_its_device(
 
 
 def test_a_drafter_may_come_before_the_server_knows_the_pair() -> None:
-    """A link names a pair and its drafter: whoever runs it at once is not refused by the choices
-    of the pair that the page began with."""
+    """A link names a pair and its drafter: a run right after opening it is not refused because of
+    the drafters of the page's own pair."""
     offered = {control["name"]: control for control in controls_of("smollm2-135m", None)}
     assert "model" not in [value for _, value in offered["drafter"]["choices"]]
     assert checked_settings({**DEFAULTS, "drafter": "model"}).drafter == "model"

@@ -1,4 +1,4 @@
-"""The recordings of the page: which there are, and what a visitor's file becomes."""
+"""The recordings of the page, and visitors' files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reader() -> Iterator[FileReader]:
 
 
 def read(reader: FileReader, raw: bytes) -> dict[str, Any]:
-    """The answer, as the browser reads it."""
+    """The page's answer to a file, as the browser reads it."""
     found: dict[str, Any] = json.loads(reader.answer("trace", raw))
     return found
 
@@ -82,7 +82,7 @@ def test_a_file_that_takes_too_long_is_given_up_and_the_next_one_is_read(
 
 
 def test_only_a_few_files_wait(reader: FileReader) -> None:
-    """Each holds a thread of the server."""
+    """Each waiting file holds a thread of the server."""
     answers: list[dict[str, Any]] = []
 
     def ask() -> None:
@@ -124,7 +124,7 @@ RECORDED_AS_ASKED = [
 
 
 def test_each_recording_is_of_its_presets_prompt_and_settings() -> None:
-    """And where nothing is drawn, both lanes wrote one text."""
+    """In greedy recordings, both lanes also have the same text."""
     for pair, preset in RECORDED_AS_ASKED:
         run = read_recording((RECORDINGS / f"{preset.name}.json.gz").read_bytes())
         assert (run.header.question or run.header.prompt) == preset.prompt, preset.name

@@ -1,4 +1,4 @@
-"""The colours in use, as the style sheet has them: legible, and apart for every kind of sight.
+"""The colours of the style sheet: legible, and distinguishable with every kind of colour vision.
 
 Contrast by WCAG 2.2; colour-blindness by Machado, Oliveira and Fernandes 2009 (severity 1.0);
 distances by CIEDE2000 (Sharma, Wu and Dalal 2005).
@@ -54,7 +54,7 @@ WHITE = TO_XYZ.sum(1)
 
 
 def palettes() -> dict[str, dict[str, str]]:
-    """The CSS variables of both themes, read from the style sheet that the page gets."""
+    """The CSS variables of both themes, read from the page's style sheet."""
     sheet = css_variables()
     themes = {}
     for selector, theme in ((":root", "light"), (".dark", "dark")):
@@ -69,7 +69,7 @@ themes = pytest.mark.parametrize("theme", PALETTES)
 
 
 def linear(colour: str) -> Vector:
-    """Linear RGB of "#rrggbb"."""
+    """The linear RGB of "#rrggbb"."""
     values = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
@@ -121,7 +121,7 @@ def distance(one: str, other: str, sight: str) -> float:
 
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
-    [  # of the test data that Sharma, Wu and Dalal published
+    [  # from the published test data of Sharma, Wu and Dalal
         ((50.0, 2.6772, -79.7751), (50.0, 0.0, -82.7485), 2.0425),
         ((50.0, 2.5, 0.0), (73.0, 25.0, -18.0), 27.1492),
         ((22.7233, 20.0904, -46.6940), (23.0331, 14.9730, -42.5619), 2.0373),

@@ -1,4 +1,4 @@
-"""What operators ask of a running page, and what every answer carries."""
+"""The health probes for operators of a running page, and the headers of every answer."""
 
 from __future__ import annotations
 

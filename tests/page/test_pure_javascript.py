@@ -1,4 +1,4 @@
-"""What the page's pure JavaScript says, held to what Python counts; in node, without a browser."""
+"""Compare the page's pure JavaScript with Python, in node and without a browser."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_counts_and_days_are_told_without_the_formats_of_a_browser() -> None:
 
 
 def test_every_value_is_read_or_refused() -> None:
-    """What an address asks for: ranges and forms."""
+    """The values in a page address: ranges and formats."""
     cases = {
         "gamma=1": [1, []], "gamma=16": [16, []], "gamma=0": [None, ["gamma"]],
         "gamma=": [None, ["gamma"]], "gamma=+3": [None, ["gamma"]], "gamma=3.0": [3, []],
@@ -77,7 +77,7 @@ def test_every_value_is_read_or_refused() -> None:
 
 
 def test_a_run_says_from_how_many_earlier_texts_it_drafted() -> None:
-    """As one of Python's may; the page keeps none."""
+    """Runs from Python may use earlier texts; the page keeps none."""
     header = {**recorded(SAMPLED).to_dict()["header"], "memory": {"texts": 1, "tokens": 1234}}
     items = called("words/description.js", "describe", header)
     (memory,) = [item for item in items if item["name"] == "memory"]
@@ -178,7 +178,7 @@ def drafted(run: Trace) -> list[Token]:
 
 
 def place(value: float, than: float) -> int:
-    """Of the answers "higher", "lower" and "about the same"."""
+    """The index of the right answer among "higher", "lower" and "about the same"."""
     return 0 if value > 1.03 * than else 1 if value < 0.97 * than else 2
 
 
@@ -187,7 +187,7 @@ def ratio(m: Metrics) -> str:
 
 
 def parting(run: Trace) -> int | None:
-    """The first place at which the lanes differ."""
+    """The first position at which the lanes differ."""
     ours, theirs = ([t.id for r in run.lane(lane) for t in r.emitted] for lane in LANES)
     return next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
 
@@ -222,7 +222,7 @@ def test_the_verdict_is_plain_when_nothing_can_pay(sentences: Sentences) -> None
     fixed = {"gamma": 5, "gamma_policy": "fixed"}
     said = called("panels/why.js", "verdictOf", why, fixed)
     sentences(said)
-    assert "γ would" not in said  # which γ is told in one place, beside its bars
+    assert "γ would" not in said  # γ is recommended in one place, next to its bars
     assert called("words/verdict.js", "adapts", {**fixed, "gamma_policy": "optimal"}, 0.7)
     easy = {**why, "costs": {**why["costs"], "judging": 1.0}}  # type: ignore[dict-item]
     sentences(called("panels/why.js", "verdictOf", easy, fixed))

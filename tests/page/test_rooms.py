@@ -1,4 +1,4 @@
-"""The page's modules: which room may import which."""
+"""The page's modules: each room imports only allowed rooms."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from specviz.runs.html import PAGE, first_modules, imports, modules_asked_again
 
-# From the top to the bottom: a module imports from its own room and from those below it. "." has
-# what wires the rooms together. Types, which no browser reads, may come from anywhere.
+# From top to bottom: a module imports from its own room and from those below it. "." has the
+# modules that connect the rooms. Types, which no browser reads, may come from anywhere.
 ROOMS = [
     ".",
     "controls",
@@ -31,7 +31,7 @@ ROOMS = [
 PURE = ("words", "facts")
 GRAPH = imports()
 
-# The rooms, and modules of others, that the page fetches when something is first opened.
+# Rooms, and single modules of other rooms, that the page fetches when something is first opened.
 FETCHED = ("choose", "compare", "explain", "panels", "share")
 FETCHED_ALONE = {
     "specviz/controls/doctor.js",
@@ -46,7 +46,7 @@ FETCHED_ALONE = {
 
 
 def room(name: str) -> str:
-    """The room of "specviz/run/store.js" is "run"."""
+    """The room of a module: "run" for "specviz/run/store.js"."""
     return str(PurePosixPath(name).relative_to("specviz").parent)
 
 
@@ -78,7 +78,7 @@ def test_no_module_imports_itself_through_others() -> None:
 
 
 def test_a_module_that_is_asked_for_again_asks_for_its_own_imports_again() -> None:
-    """What the page began with is there, and is shared; all else has a new address."""
+    """Modules that the page started with are present and shared; all others get a new address."""
     first = {f"specviz/{path.relative_to(PAGE).as_posix()}" for path in first_modules()}
     texts = modules_asked_again()
     assert {f"specviz/{name}" for name in texts} == GRAPH.keys() - first
@@ -94,6 +94,6 @@ def test_a_module_that_is_asked_for_again_asks_for_its_own_imports_again() -> No
 
 @pytest.mark.parametrize("here", PURE)
 def test_facts_and_words_know_no_page(here: str) -> None:
-    """So that they can be tested, and used, without a browser."""
+    """These rooms can be tested and used without a browser."""
     for path in (PAGE / here).glob("*.js"):
         assert not re.search(r"\b(document|window|HTML\w+Element)\b", path.read_text("utf-8")), path

@@ -1,4 +1,4 @@
-"""What strangers reach and what they do not: addresses, bodies, errors, the password, the log."""
+"""Access of strangers: addresses, bodies, errors, the password, the log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def site() -> Iterator[Site]:
 
 
 def is_sentence(answer: Any) -> bool:
-    """Whether an answer is one sentence and shows nothing of the inside."""
+    """Whether an answer is one sentence that reveals no internals."""
     said = answer.json["detail"]
     return said[0].isupper() and said.endswith(".") and not INSIDES.search(answer.body)
 
@@ -231,7 +231,7 @@ def test_no_other_host_is_asked_also_on_a_space(monkeypatch: pytest.MonkeyPatch)
 
 
 def raw_answer(site: Site, head: str, chunks: Iterator[bytes] | None = None) -> tuple[bytes, int]:
-    """What the server says to a request sent by hand, and how many bytes it took until then."""
+    """Send a raw request; return the server's answer and the bytes sent before it."""
     with socket.create_connection((site.host, site.port), timeout=60) as plug:
         plug.sendall(head.encode())
         sent = 0
@@ -281,11 +281,12 @@ def test_a_body_of_unknown_length_is_cut_off(site: Site, path: str, most: int) -
     lines = ("Content-Type: application/json", "Transfer-Encoding: chunked")
     answer, sent = raw_answer(site, head(path, *lines), chunks)
     assert answer.startswith(b"HTTP/1.1 413")
-    assert sent < most + 16 * 2**20  # what the sockets hold between both ends is not ours
+    assert sent < most + 16 * 2**20  # the buffers of the sockets are not ours
 
 
 def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
-    """In a thread of its own: this one may have the loop of a browser that other tests started."""
+    """Run a coroutine in another thread: this one may have the loop of a browser that other tests
+    started."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
 
@@ -303,7 +304,7 @@ def test_nonsense_lengths_are_refused(promised: str) -> None:
 
 
 def half_heads(site: Site, many: int, pieces: list[bytes], pause: float) -> list[socket.socket]:
-    """Connections that each send the beginning of a head, and of that a piece at a time."""
+    """Open connections that each send only the beginning of a head, one piece at a time."""
     plugs = [socket.create_connection((site.host, site.port), timeout=30) for _ in range(many)]
     for piece in pieces:
         for plug in plugs:
@@ -356,7 +357,7 @@ def test_half_a_head_is_not_waited_for(
 
 
 def test_a_whole_head_is_waited_for_no_longer(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is for the head alone: an answer may take longer, and so may a kept connection."""
+    """The limit applies to the head alone: an answer or a kept connection may take longer."""
     monkeypatch.setattr(connections, "HEAD_PATIENCE", 0.4)
     connection = http.client.HTTPConnection(site.host, site.port, timeout=30)
     for _ in range(3):
@@ -392,7 +393,7 @@ def test_a_few_large_bodies_at_a_time() -> None:
 
     *first, later = run_apart(all_at_once())
     statuses = [getattr(one, "status", 200) for one in first]
-    # One client has a part of the places, and the others have the rest.
+    # One client gets only a share of the slots; the rest is left for others.
     assert statuses == [200] * requests.LARGE_OF_CLIENT + [429] * 3 + [200] * 2 + [503]
     assert statuses.count(200) == requests.LARGE_AT_ONCE and later == SMALL + 2
 
@@ -403,7 +404,7 @@ def test_a_few_large_bodies_at_a_time() -> None:
 def test_a_body_that_dawdles_is_refused(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
-    """Altogether, between two parts of it, and on average."""
+    """The limits are a total time, a time between two parts, and an average rate."""
     for name, other in (("PATIENCE", 9.0), ("SILENCE", 0.1), ("SLOWEST", 1.0), (limit, value)):
         monkeypatch.setattr(requests, name, other)
 
@@ -448,7 +449,7 @@ def test_as_many_prompts_as_a_sweep_takes_get_through() -> None:
     "form", ["trace", "html", "embed", "tokens", "rounds", "prompts", "prompts-csv"]
 )
 def test_files_have_an_address_of_their_own(site: Site, form: str) -> None:
-    """No other request is as large, and of these nothing is parsed where visitors wait."""
+    """No other request may be as large, and files are not parsed where visitors wait."""
     path = f"/files/{form}"
     head_of = ("Content-Type: application/octet-stream", f"Content-Length: {50 * 2**20}")
     answer, sent = raw_answer(site, head(path, *head_of))
@@ -552,14 +553,14 @@ def test_a_range_that_is_not_understood_is_ignored(site: Site, asked: str) -> No
 def test_results_that_are_gone_are_a_whole_answer(site: Site) -> None:
     page = site.get("/gradio_api/queue/data?session_hash=nobody").body.decode()
     said, end = (json.loads(one.removeprefix("data: ")) for one in page.split("\n\n")[:2])
-    assert end["msg"] == "close_stream"  # or the page would never open another
+    assert end["msg"] == "close_stream"  # otherwise the page would never open another stream
     assert said["message"] == LOST and said["session_not_found"] and not said["success"]
     program = site.get("/gradio_api/call/generate/nothing").body.decode()
     assert program == f'event: error\ndata: {{"error":"{LOST}"}}\n\n'
 
 
 def test_a_page_that_asks_for_what_it_has_read_is_told_of_no_loss(site: Site) -> None:
-    """As a client of Gradio does if an event ends before the answer that names it."""
+    """A client of Gradio does so if an event ends before the answer that names it."""
     number = list(site.page.programs).index("doctor")
     asked = {"fn_index": number, "session_hash": "twice", "data": ["no pair"]}
     assert site.post("/gradio_api/queue/join", asked).status == 200
@@ -586,7 +587,7 @@ def test_a_malformed_event_is_a_short_line_of_the_log(
 
 
 def nested(levels: int) -> str:
-    """JSON of lists in lists."""
+    """JSON of nested lists."""
     return "[" * levels + "]" * levels
 
 
@@ -594,7 +595,8 @@ def nested(levels: int) -> str:
 def test_values_in_lists_in_lists_are_a_short_line_of_the_log(
     levels: int, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In each field that the page sends: no parser and no sentence follows them to their end."""
+    """This holds in each field that the page sends: no parser and no sentence follows the nesting
+    to its end."""
     usual = {"session": "x", **site.offer()["defaults"], "prompt": "the cat", "lanes": "one"}
     with caplog.at_level(logging.INFO):
         for field in (*usual, "pair", "weights"):
@@ -620,7 +622,7 @@ def locked() -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_AUTH", "somebody:sesame")
         with served() as site:
-            # The variable is read when the page starts.
+            # The page reads the variable when it starts.
             patch.delenv("SPECVIZ_AUTH")
             yield site
 
@@ -669,7 +671,7 @@ def test_passwords_cannot_be_tried_fast(locked: Site, monkeypatch: pytest.Monkey
     paused = tried("sesame", "10.0.0.1")
     assert paused.status == 429 and paused.json["detail"] == password.PAUSED
     assert int(paused.headers["retry-after"]) > 0
-    assert tried("sesame", "10.0.0.2").status == 200  # others are not kept out
+    assert tried("sesame", "10.0.0.2").status == 200  # others are still admitted
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + 2 * password.PAUSE)
     monkeypatch.setattr(password, "time", later)
     assert tried("sesame", "10.0.0.1").status == 200
@@ -764,7 +766,7 @@ def test_a_run_with_failures_logs_no_secret() -> None:
 
 
 def test_a_question_holds_long_texts_but_not_many() -> None:
-    """A long text costs a parser little, and many short ones cost it much."""
+    """A long text is cheap to parse, and many short ones are expensive."""
 
     def question(texts: list[str]) -> bytes:
         return json.dumps({"texts": texts}).encode()
@@ -775,6 +777,6 @@ def test_a_question_holds_long_texts_but_not_many() -> None:
     with pytest.raises(Refused):
         check(many, QUESTIONS)
     short = question(["abcdefgh" * 200] * (MAX_STRINGS + 50))
-    assert len(short) > SMALL  # less than SMALL of which is outside of its strings
+    assert len(short) > SMALL  # less than SMALL bytes of it are outside its strings
     with pytest.raises(Refused):
         check(short, QUESTIONS)

@@ -1,5 +1,5 @@
-"""An endpoint makes results for a reader, and for nobody else; who reads is seen in front of
-Gradio, and a session that nobody reads is forgotten."""
+"""An endpoint makes results only for a reader. Readers are observed before Gradio, and a session
+without a reader is forgotten."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from specviz.page.security.sessions import MAX_UNREAD, Sessions
 
 
 class Source:
-    """Numbers, as an endpoint makes them. made: how many. closed: whether it was told to end."""
+    """An endpoint that yields numbers. made: their count. closed: whether the endpoint was
+    closed."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -32,7 +33,7 @@ class Source:
 
 
 class FakeQueue:
-    """What is used of Gradio's queue. ended: sessions whose events were ended."""
+    """The used parts of Gradio's queue. ended: sessions whose events were ended."""
 
     def __init__(self) -> None:
         self.pending_messages_per_session: dict[str, asyncio.Queue[int]] = {}
@@ -44,7 +45,7 @@ class FakeQueue:
         self.pending_event_ids_session.setdefault(name, set()).add(event)
 
     def end(self, name: str) -> None:
-        """The ends of all events of a session were read."""
+        """Mark the ends of all events of a session as read."""
         self.pending_event_ids_session[name].clear()
 
     async def clean_events(self, *, session_hash: str) -> None:
@@ -52,7 +53,7 @@ class FakeQueue:
 
 
 class Story:
-    """Two sessions, "a" and "b", and an endpoint of the first."""
+    """A scenario with two sessions, "a" and "b", and an endpoint of the first."""
 
     def __init__(self) -> None:
         self.queue = FakeQueue()
@@ -71,7 +72,7 @@ class Story:
         async for number in self.known.stream_results("a", self.source.numbers()):
             self.found.append(number)
             unsent = self.queue.pending_messages_per_session.get("a")
-            if unsent is not None:  # else it was forgotten meanwhile
+            if unsent is not None:  # None if it was forgotten meanwhile
                 await unsent.put(number)
 
     def leaves_nothing(self) -> bool:
@@ -81,13 +82,13 @@ class Story:
 
 
 async def settled() -> None:
-    """Let everything go on that can."""
+    """Let all tasks run as far as they can."""
     for _ in range(100):
         await asyncio.sleep(0)
 
 
 def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """In a thread of its own: that of the tests may have an event loop already."""
+    """Run a scenario in another thread: that of the tests may already have an event loop."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, story()).result()
 

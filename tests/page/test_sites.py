@@ -1,4 +1,5 @@
-"""Other web sites in a visitor's browser: they start no run, read nothing, and borrow no name."""
+"""Other web sites in a visitor's browser cannot start a run, read anything or use the page's
+name."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Every name leads to this machine."""
+    """A browser in which every host name resolves to this machine."""
     with chromium("--host-resolver-rules=MAP * 127.0.0.1") as running:
         yield running
 
@@ -90,7 +91,7 @@ def test_only_the_page_itself_runs_and_reads_in_a_visitors_browser(
     own, context = f"http://page.example:{site.port}", browser.new_context()
     try:
         page = context.new_page()
-        page.goto(own + HEALTH)  # an address of this site that asks for nothing more by itself
+        page.goto(own + HEALTH)  # an address of this site that triggers no further requests
         page.evaluate(SIGN_IN, own)
         assert page.evaluate(RUN, own) is True
         begun = site.page.get_blocks()._queue.events_recorded
@@ -98,7 +99,7 @@ def test_only_the_page_itself_runs_and_reads_in_a_visitors_browser(
             page.goto(f"http://{other}:{elsewhere}/")
             assert page.title() == "another site"
             assert page.evaluate(RUN, own) == "TypeError: Failed to fetch", other
-        # A name that now leads here is no name of this page.
+        # A host name that now resolves to this machine is not a name of the page.
         answer = page.goto(f"http://rebound.example:{site.port}/")
         assert answer.status == 403 and "SPECVIZ_ORIGINS" in answer.text()
         assert site.page.get_blocks()._queue.events_recorded == begun
@@ -157,7 +158,7 @@ def test_names_that_strangers_can_have_are_for_the_operator_to_allow() -> None:
     nowhere = Sites()
     assert all(admitted(nowhere, host=host) for host in HERE)
     assert not any(admitted(nowhere, host=host) for host in THERE)
-    assert admitted(nowhere)  # programs of old send no name
+    assert admitted(nowhere)  # old programs send no host name
     named = Sites(frozenset({"https://race.example"}))
     assert admitted(named, host="race.example") and not admitted(named, host="evil.example")
 
@@ -181,7 +182,7 @@ def test_behind_a_proxy_the_page_is_the_name_that_visitors_see() -> None:
     [
         (False, False, "HttpOnly; Path=/; SameSite=lax"),
         (False, True, "HttpOnly; Path=/; SameSite=lax; Secure"),
-        # A browser sends none to a frame over plain HTTP.
+        # Over plain HTTP a browser sends no cookie to a frame.
         (True, False, "HttpOnly; Path=/; SameSite=lax"),
         (True, True, "HttpOnly; Path=/; SameSite=none; Secure"),
     ],

@@ -1,4 +1,4 @@
-"""The whole page over HTTP, for a short time: a crowd, many runs, and its end while it works."""
+"""The whole page over HTTP for a short time: a crowd, many runs, and its end during a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 
-# Its processes are forked from one with the libraries, whose own objects are not counted.
+# Its processes are forked from one with the libraries, whose objects are not counted.
 SOAK = """
 import gc
 import sys
@@ -62,7 +62,7 @@ def test_a_crowd_leaves_nothing_behind_and_meets_no_error(tmp_path: Path) -> Non
     assert sum(figures["strangers"]["statuses"].values()) > 0
 
 
-# Its models' process is forked as well, and told by its number.
+# The models' process is forked as well, and identified by its number.
 PAGE = """
 import runpy
 import sys
@@ -84,8 +84,8 @@ runpy.run_path("app.py", run_name="__main__")
 """
 
 
-# The same as the first process of a namespace of its own, as in a container. There, only what it
-# starts itself has a number, so its models' process is forked from it.
+# The same as the first process of a new namespace, as in a container. Only its own children have
+# numbers there, so the models' process is forked from it.
 FIRST = """
 import ctypes
 import multiprocessing
@@ -103,7 +103,7 @@ forked_process.PROCESSES = multiprocessing.get_context("fork")
 
 
 def may_make_a_namespace() -> bool:
-    """Whether this process may start one that is the first of its own namespace."""
+    """Whether this process may start the first process of a new namespace."""
     try:
         return subprocess.run(["unshare", "--pid", "--fork", "true"]).returncode == 0
     except OSError:
@@ -111,9 +111,9 @@ def may_make_a_namespace() -> bool:
 
 
 class Page:
-    """The page as a whole: its address, and what serves it.
+    """The whole page: its address and its processes.
 
-    code: runs before it.
+    code: runs before the page.
     """
 
     def __init__(self, code: str, **variables: str) -> None:
@@ -142,7 +142,7 @@ class Page:
                 time.sleep(0.1)
 
     def run(self, tokens: int) -> Any:
-        """A run of the endpoint `race`, as a stream of lines that the server sends."""
+        """Start a run with the endpoint `race`, and return the stream of its lines."""
         asked = json.dumps({"prompt": "Once upon a time", "max_new_tokens": tokens}).encode()
         place = f"{self.url}/gradio_api/call"
         request = urllib.request.Request(f"{place}/v2/race", asked, JSON)
@@ -151,7 +151,7 @@ class Page:
         return urllib.request.urlopen(f"{place}/race/{name}", timeout=60)
 
     def is_not_ready(self) -> None:
-        """Wait until the page says to whoever sends it visitors that it is about to end."""
+        """Wait until the page's readiness probe says that it is about to end."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             try:
@@ -163,7 +163,7 @@ class Page:
         pytest.fail("still ready 30 seconds after SIGTERM")
 
     def terminated(self) -> float:
-        """Wait until both processes have ended; returns the seconds since now."""
+        """Wait until both processes have ended; return the seconds that it took."""
         began = time.monotonic()
         self.popen.wait(timeout=60)
         while Path(f"/proc/{self.models}").exists() and time.monotonic() < began + 60:
@@ -177,12 +177,12 @@ JSON = {"Content-Type": "application/json"}
 
 @contextmanager
 def racing(code: str = "", **variables: str) -> Iterator[tuple[Page, Any]]:
-    """A page in the middle of a run, and the rest of what that says."""
+    """A page in the middle of a run, and the rest of the run's stream."""
     page = Page(code, **variables)
     try:
         with page.run(128) as stream:
             next(line for line in stream if b'"rounds"' in line)
-            os.kill(page.models, signal.SIGSTOP)  # the run goes on for as long as a test wants
+            os.kill(page.models, signal.SIGSTOP)  # the run lasts as long as a test wants
             yield page, stream
     finally:
         for process in {page.models, page.server, page.popen.pid}:
@@ -192,7 +192,7 @@ def racing(code: str = "", **variables: str) -> Iterator[tuple[Page, Any]]:
 
 
 def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> None:
-    """The kernel keeps signals that it does not handle from the first process of a container."""
+    """The kernel does not deliver unhandled signals to the first process of a container."""
     if not may_make_a_namespace():
         pytest.skip("needs the right to make a namespace of processes: run it as root")
     with racing(FIRST, SPECVIZ_DRAIN_SECONDS="60") as (page, stream):
@@ -211,12 +211,12 @@ def test_sigterm_to_the_first_process_lets_the_run_end_and_exits_with_0() -> Non
 
 
 def test_sigterm_ends_a_stuck_pass_in_time() -> None:
-    """The models' process is stopped, which is as deep in a pass as can be."""
+    """The models' process is suspended, as if it hung inside a pass."""
     with racing(SPECVIZ_DRAIN_SECONDS="0.2") as (page, _):
         os.kill(page.server, signal.SIGTERM)
         took = page.terminated()
         assert page.popen.poll() == 0
-        assert took < 20 or runs_in_parallel()  # about 5 s if nothing else runs
+        assert took < 20 or runs_in_parallel()  # about 5 s on an idle machine
 
 
 def children(process: int) -> list[int]:

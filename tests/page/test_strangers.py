@@ -1,4 +1,4 @@
-"""Strangers against the running page: what they send costs other visitors nothing."""
+"""Strangers against the running page: their requests cost other visitors nothing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ HEAVY = gzip.compress(b"[" + b"[]," * 1_000_000 + b"[]]")
 
 
 class Paced:
-    """A race that counts its runs, and pauses behind every event of long ones. whole: the runs that
-    nobody ended early."""
+    """A race that counts its runs and pauses after every event of long ones. whole: the number of
+    runs that nobody ended early."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -62,7 +62,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def fresh(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No stranger of an earlier test is remembered in the next one."""
+    """Forget the strangers of a test before the next one."""
     yield
     known = site.page.sessions
     loop = site.page.get_blocks().server.servers[0].get_loop()
@@ -72,7 +72,7 @@ def fresh(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def nothing_is_kept(site: Site) -> bool:
-    """Whether neither the page nor Gradio knows an event or its results."""
+    """Whether neither the page nor Gradio still holds an event or its results."""
     queue = site.page.get_blocks()._queue
     known = site.page.sessions
     kept = (queue.event_ids_to_events, queue.pending_messages_per_session)
@@ -86,11 +86,12 @@ def at_once(actions: list[Callable[[], Any]]) -> list[threading.Thread]:
     return threads
 
 
-MAX_TURN = 0.15  # seconds of the processor; a visitor is promised an answer after 0.5
+MAX_TURN = 0.15  # processor seconds; visitors are promised an answer within 0.5
 
 
 def visit_until_over(site: Site, threads: list[threading.Thread]) -> None:
-    """Another visitor is answered all the while: nothing keeps the server's loop for long."""
+    """Check that another visitor is answered meanwhile, because nothing blocks the server's loop
+    for long."""
     with site.turns() as turns:
         while any(thread.is_alive() for thread in threads):
             assert site.get("/gradio_api/app_id").status == 200
@@ -100,7 +101,7 @@ def visit_until_over(site: Site, threads: list[threading.Thread]) -> None:
 
 def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
     assert len(BOMB) < 50_000
-    site.file("trace", b"{}")  # the reading process is there
+    site.file("trace", b"{}")  # the process that reads files is running
     errors: list[str] = []
 
     def open_file(packed: bytes) -> None:
@@ -111,18 +112,18 @@ def test_files_that_cost_a_parser_dear_freeze_nobody(site: Site) -> None:
     assert len(errors) == 4 and all(error.endswith(".") for error in errors)
 
 
-LARGEST = b'{"a":"' + b'\\"' * (23 * 2**19) + b'"}'  # as text inside of JSON
+LARGEST = b'{"a":"' + b'\\"' * (23 * 2**19) + b'"}'  # as text inside JSON
 
 
 @pytest.mark.parametrize("path", ["/ask/missed", "/files/html"])
 def test_large_bodies_of_four_addresses_freeze_nobody(site: Site, path: str) -> None:
     kind = "application/json" if "ask" in path else "application/octet-stream"
     body = LARGEST[: MAX_UNPACKED if kind != "application/json" else None]
-    site.file("html", b"{}")  # the reading process is there
+    site.file("html", b"{}")  # the process that reads files is running
 
     def send(number: int) -> None:
         headers = {"Content-Type": kind, "X-Forwarded-For": f"10.4.{number}.1"}
-        with contextlib.suppress(OSError):  # it is refused before it was sent
+        with contextlib.suppress(OSError):  # it is refused before it is sent completely
             site.post(path, body, headers)
 
     threads = at_once([lambda one=one: send(one) for one in range(4)])
@@ -130,7 +131,7 @@ def test_large_bodies_of_four_addresses_freeze_nobody(site: Site, path: str) -> 
 
 
 def from_address(address: str) -> dict[str, str]:
-    """The headers of a proxy on this machine, whose visitor has this address."""
+    """The headers of a proxy on this machine for a visitor with this address."""
     return {"Content-Type": "application/json", "X-Forwarded-For": address}
 
 
@@ -140,7 +141,7 @@ def begin(site: Site, address: str, tokens: int = 4) -> Got:
 
 
 def read(site: Site, begun: Got) -> str:
-    """The last word of a run."""
+    """The last event of a run."""
     said = site.get(f"/gradio_api/call/generate/{begun.json['event_id']}").body.decode()
     return said.strip().split("\n\n")[-1]
 
@@ -152,7 +153,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     known = site.page.sessions
     begun = [begin(site, f"10.0.{number}.1") for number in range(25)]
     assert read(site, begun[-1]).startswith("event: complete")
-    # The server forgets a stream just after its last word.
+    # The server forgets a stream just after its last event.
     assert until(lambda: known.unfinished == 24)
     assert PACED.begun == before + 1
     monkeypatch.setattr(sessions, "PATIENCE", 0.1)
@@ -195,7 +196,7 @@ def test_new_names_cost_no_visitor_a_run(site: Site, monkeypatch: pytest.MonkeyP
 def test_what_nobody_reads_is_forgotten_also_if_nobody_comes_any_more(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a page keeps what the last crowd sent for as long as it is idle."""
+    """Otherwise an idle page would keep the events of the last crowd."""
     monkeypatch.setattr(sessions, "PATIENCE", 0.1)
     for number in range(5):
         begin(site, f"10.6.{number}.1")
@@ -211,7 +212,7 @@ def test_whoever_leaves_amid_a_run_ends_it_and_leaves_nothing(site: Site) -> Non
         plug.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         while b"event: generating" not in plug.recv(65536):
             pass
-        # The first event may come before the run begins, which would then be none to end.
+        # The first event may come before the run begins, and then there would be no run to end.
         assert until(lambda: PACED.begun == runs_before + 1)
     assert until(lambda: PACED.over == PACED.begun)
     assert PACED.whole == whole_before
@@ -219,7 +220,7 @@ def test_whoever_leaves_amid_a_run_ends_it_and_leaves_nothing(site: Site) -> Non
 
 
 def test_many_events_at_once_hold_no_thread_and_keep_nobody_out(site: Site) -> None:
-    """An event that waits for its reader has a place in Gradio, and there are enough of them."""
+    """An event without a reader takes a slot in Gradio, and there are enough slots."""
     silent = [begin(site, f"10.8.{number}.1") for number in range(100)]
     assert {one.status for one in silent} == {200}
     began = time.monotonic()
@@ -239,7 +240,7 @@ def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -
         await answer.send({"type": "http.response.body", "body": b"x", "more_body": True})
         return await answer.watched(never)()
 
-    # A thread of its own: that of the tests may have an event loop already.
+    # In another thread: that of the tests may already have an event loop.
     with ThreadPoolExecutor(1) as thread:
         ended = thread.submit(asyncio.run, stream()).result()
     assert ended["type"] == "http.disconnect"

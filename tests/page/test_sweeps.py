@@ -1,4 +1,4 @@
-"""Sweeps on the page: they come and go in pieces, keep what they found, and stay within bounds."""
+"""Sweeps on the page: they run in pieces, keep their findings, and stay within limits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def reader() -> Iterator[FileReader]:
 
 
 def begun(queue: RunQueue, pieces: int = 16, name: str = "s") -> SweepJob:
-    """A sweep of so many pieces, each a turn of its own, of which some are done."""
+    """Start a sweep with `pieces` pieces, each a turn in the queue, and wait until some are
+    done."""
     request = SweepRequest((Question("prose", "w1 w2"),), gammas=tuple(range(1, pieces + 1)))
     job = SweepJob(name, "tiny", request)
     job.task = replace(job.task, seconds=0.0)  # type: ignore[type-var]
@@ -159,7 +160,7 @@ def test_a_sweep_takes_the_prompts_that_suit_its_pair() -> None:
     wish = {name: value for name, value in WISH.items() if name != "prompts"}
     kinds = {one.kind for one in asked_request({**wish, "kinds": ["tests"]}, coder).prompts}
     assert kinds == {"tests"}
-    # Kinds of another pair's prompts say nothing of this one's.
+    # Kinds of another pair's prompts do not apply to this pair.
     kinds = {one.kind for one in asked_request({**wish, "kinds": ["prose"]}, coder).prompts}
     assert "functions" in kinds and "prose" not in kinds
     config = choose_config("builtin", ["builtin", coder]) or {}
@@ -167,7 +168,7 @@ def test_a_sweep_takes_the_prompts_that_suit_its_pair() -> None:
 
 
 def prompts_of(reader: FileReader, raw: bytes, form: str = "prompts") -> dict[str, Any]:
-    """What the browser is told about a file of prompts."""
+    """The page's answer to a file of prompts."""
     found: dict[str, Any] = json.loads(reader.answer(form, raw))
     return found
 

@@ -1,4 +1,4 @@
-"""Many visitors: one run at a time, in order, within limits, and nobody meets another's run."""
+"""Many visitors: one run at a time, in order, within limits, and each sees only their own run."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ def run_of(session: str, settings: Settings = LONG) -> Run:
 
 
 def missed(queue: RunQueue, run: str, since: int) -> list[dict[str, Any]] | None:
-    """What a player gets that asks again for the events of a run."""
+    """The answer to a player that asks again for the events of a run."""
     deltas = delivery_functions(queue)[0]({"run": run, "seq": since})
     return deltas and [json.loads(orjson.dumps(delta)) for delta in deltas]
 
 
 def begun(queue: RunQueue, run: Run) -> Iterator[str]:
-    """The rest of a run's deltas once it races."""
+    """Read a run's deltas until it races, and return the stream."""
     stream = deltas(queue, run)
     next(text for text in stream if "rounds" in text)
     return stream
 
 
 def in_queue(queue: RunQueue, run: Run) -> Iterator[str]:
-    """The rest of a run's deltas once it waits."""
+    """Read a run's deltas until it waits in the queue, and return the stream."""
     stream = deltas(queue, run)
     next(text for text in stream if "ahead" in text)
     return stream
@@ -78,7 +78,7 @@ def in_queue(queue: RunQueue, run: Run) -> Iterator[str]:
 
 def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:
     queue = queue_of()
-    told(queue, run_of("earlier", Settings(max_new_tokens=30)))  # so that durations are known
+    told(queue, run_of("earlier", Settings(max_new_tokens=30)))  # so that a duration is known
     first = begun(queue, run_of("a"))
     waiting = [run_of(name) for name in ("b", "c", "d")]
     waiting_streams = [in_queue(queue, run) for run in waiting]
@@ -121,7 +121,7 @@ def test_told_waits_are_of_the_same_pair() -> None:
 def test_a_wait_is_told_from_the_run_that_goes_on(
     monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
-    """Not from those before it: they were stopped, or shorter, or of another pair."""
+    """Earlier runs do not count: they were stopped, or shorter, or of another pair."""
     queue = queue_of()
     stopped = run_of("before")
     stream = begun(queue, stopped)
@@ -131,13 +131,13 @@ def test_a_wait_is_told_from_the_run_that_goes_on(
     current, waiting, behind = run_of("a"), run_of("b"), run_of("c")
     first = begun(queue, current)
     streams = [in_queue(queue, waiting), in_queue(queue, behind)]
-    assert queue._durations.expected(waiting) is None  # what was stopped says nothing
+    assert queue._durations.expected(waiting) is None  # a stopped run gives no estimate
     assert until(lambda: (current.share or 0) > 0)
     monkeypatch.setattr(Run, "share", 0.5)
-    current.begun = time.monotonic() - 10.0  # seconds, for half of it
+    current.begun = time.monotonic() - 10.0  # half of the run took 10 seconds
     sentences(queue.status_of(waiting))
     sentences(queue.status_of(behind))
-    current.begun = time.monotonic() - 100.0  # the limit ends it 20 seconds later
+    current.begun = time.monotonic() - 100.0  # the limit would end the run in 20 seconds
     sentences(queue.status_of(waiting))
     for one in (*streams, first):
         one.close()  # type: ignore[attr-defined]
@@ -160,7 +160,7 @@ def test_ones_own_stopped_run_is_no_other_run(sentences: Sentences) -> None:
     assert until(lambda: "ending" in next(second))
     assert queue.status_of(again) == runs.OWN_ENDS
     third = in_queue(queue, other)
-    # Theirs, and the one that ends.
+    # Two runs are ahead: the visitor's next one, and the one that is ending.
     sentences(queue.status_of(other))
     held.set()
     for stream in (second, third, first):
@@ -168,7 +168,7 @@ def test_ones_own_stopped_run_is_no_other_run(sentences: Sentences) -> None:
 
 
 def test_the_models_are_said_to_warm_up_when_they_do() -> None:
-    """Not while their process starts again, which says nothing."""
+    """The sentence does not appear while their process restarts, without any event."""
     held = threading.Event()
 
     class Restarting(LocalWorker):
@@ -247,7 +247,7 @@ def test_a_run_that_takes_too_long_ends_with_what_it_has(sentences: Sentences) -
     queue, heard = queue_of(), []
     for text in deltas(queue, run_of("a")):
         heard.append(json.loads(text))
-        if "rounds" in text:  # however long it took until there were some
+        if "rounds" in text:  # however long the first rounds took
             queue.limits = Limits(seconds=0.3)
     sentences(heard[-1]["remark"])
     assert "error" not in heard[-1]
@@ -261,7 +261,7 @@ def test_loading_is_not_counted_against_a_run(monkeypatch: pytest.MonkeyPatch) -
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=time.sleep)
     for module in (jobs, runs):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(jobs, "PATIENCE", float("inf"))  # its visitor waits all the while
+    monkeypatch.setattr(jobs, "PATIENCE", float("inf"))  # its visitor keeps waiting
 
     def load(*_: Any) -> Any:
         late[0] = 3600.0  # seconds
@@ -290,7 +290,7 @@ def test_an_experiment_nobody_asks_after_gives_its_place_free(
 
 
 def test_two_tabs_of_one_visitor_are_two_visitors() -> None:
-    """Each has a session of its own; a second Run in the same tab replaces the first."""
+    """Each tab has its own session; a second run in the same tab replaces the first."""
     queue = queue_of()
     tabs = [run_of("tab 1"), run_of("tab 2")]
     first = begun(queue, tabs[0])
@@ -322,7 +322,7 @@ def test_what_one_visitor_made_is_for_that_visitor() -> None:
 
 
 def test_nobody_who_does_not_run_waits() -> None:
-    """What the player asks of the server is answered while a run is under way."""
+    """The player's requests are answered during a run."""
     queue, run = queue_of(), run_of("a")
     first = begun(queue, run)
     assert missed(queue, "", 0) == []
@@ -342,16 +342,16 @@ def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     kept = sum(run.size for run in queue._jobs.values() if isinstance(run, Run))
     assert 0 < kept <= 80 + past[-1].size
     assert missed(queue, past[-1].id, 0) and missed(queue, past[-5].id, 0) == []
-    assert queue.job(past[-3].id) is past[-3]  # its prompt is still known
+    assert queue.job(past[-3].id) is past[-3]  # its prompt is still kept
 
 
 def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes no deltas holds the queue for as long as the patience, and no longer."""
+    """A client that reads no deltas holds the queue only until `PATIENCE` is over."""
     monkeypatch.setattr(jobs, "PATIENCE", 0.3)
     queue, run = queue_of(), run_of("slow")
     slow = begun(queue, run)
     assert "error" not in told(queue, run_of("quick", SHORT))[-1]
-    assert run.stopping.is_set()  # it did not come to its end
+    assert run.stopping.is_set()  # the run was ended early
     rest = [json.loads(text) for text in slow]
     assert rest[-1]["over"]
 
