@@ -1,4 +1,4 @@
-"""A pair in folders, for the tests of the doctor."""
+"""Fixtures for the tests of the doctor: a pair in folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from model_families import saved_llama
 
 @pytest.fixture(scope="package")
 def good_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The folders of a target and of a draft a tenth of its size."""
+    """The folders of a target and of a draft with a tenth of its size."""
     root = tmp_path_factory.mktemp("good")
     target = saved_llama(
         root / "target", hidden_size=48, head_dim=24, intermediate_size=96, num_hidden_layers=2

@@ -1,4 +1,4 @@
-"""The files of the built-in pair are what was published: whatever else they hold does not race."""
+"""The files of the built-in pair must be the published ones: other contents cannot race."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DRAFT = ASSETS / "pair" / "draft"
 
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The draft of a copy of the built-in pair, which is loaded in its place."""
+    """The draft folder of a copy of the built-in pair, which is loaded instead."""
     shutil.copytree(ASSETS / "pair", tmp_path / "pair")
     monkeypatch.setattr("specviz.pairs.load.ASSETS", tmp_path)
     return tmp_path / "pair" / "draft"
 
 
 def flipped(folder: Path) -> None:
-    """One bit of a weight: the models would race, and their alpha would be another."""
+    """Flip one bit of a weight: the models would race, with another alpha."""
     path = folder / "model.safetensors"
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
@@ -73,7 +73,7 @@ def test_the_list_is_one_that_other_programs_read_and_hidden_files_are_not_in_it
 def test_the_log_tells_why_a_pair_cannot_be_loaded(
     copy: Path, caplog: pytest.LogCaptureFixture, sentences: Sentences
 ) -> None:
-    """A sentence travels between processes, its causes do not."""
+    """The sentence is sent between processes, but its causes are not."""
     (copy / "tokenizer.json").write_text("{")
     name = f"{copy}+{copy.with_name('target')}"
     worker = LocalWorker(lambda pair, _: load_pair(pair), lambda *_: iter(()))

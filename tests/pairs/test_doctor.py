@@ -54,8 +54,8 @@ def test_memory_counts_weights_and_caches(good_pair: tuple[Path, Path]):
         name: sum(t.numel() for t in load_file(path / "model.safetensors").values())
         for name, path in zip(("target", "draft"), good_pair, strict=True)
     }
-    # Two layers of 24 numbers for key and value in each of four lanes; one layer of 8 in the draft,
-    # in each of three.
+    # The target has two layers of 24 numbers for key and value in each of four lanes; the draft has
+    # one layer of 8 in each of three.
     cached = 100 * (4 * 2 * 2 * 24 + 3 * 2 * 8)
     assert report.memory["float32"] == 4 * (sum(numbers.values()) + cached)
     assert report.memory["bfloat16"] == 2 * (sum(numbers.values()) + cached)
@@ -65,7 +65,7 @@ def test_memory_counts_weights_and_caches(good_pair: tuple[Path, Path]):
 def test_caches_take_no_more_than_windows_and_contexts_allow(tmp_path: Path):
     target, _ = saved_family(tmp_path, "mistral, sliding", noise=0.1)
     memory = [examine(str(target), tokens=tokens).memory["float32"] for tokens in (8, 500)]
-    assert memory[0] == memory[1]  # its window is of 8 tokens
+    assert memory[0] == memory[1]  # its window has 8 tokens
     target = saved_llama(tmp_path / "short", max_position_embeddings=16)
     memory = [examine(str(target), tokens=tokens).memory["float32"] for tokens in (8, 16, 500)]
     assert memory[0] < memory[1] == memory[2]
@@ -155,7 +155,7 @@ def test_models_that_cannot_roll_back_are_stopped(tmp_path: Path, kind: str, sen
 def test_the_price_of_running_states_is_said(
     kind: str, channels: int, state: int, sentences: Sentences
 ):
-    """Of one layer: four inputs of a convolution in 16 bits, and the state in fp32."""
+    """One layer keeps four inputs of a convolution in 16 bits, and the state in fp32."""
     (finding,) = rollback_findings(metadata_of(kind))
     size = shown_bytes(4 * channels * 2 + state * 4)
     assert finding.level == "good" and f"about {size}. Where drafts" in finding.sentence

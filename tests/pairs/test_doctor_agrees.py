@@ -1,4 +1,4 @@
-"""The doctor accepts exactly those models that the loader loads."""
+"""The doctor accepts exactly the models that the loader can load."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def t5(root: Path) -> Path:
 
 
 def bert(root: Path) -> Path:
-    """An encoder, which transformers loads as a causal language model all the same."""
+    """An encoder, which transformers nevertheless loads as a causal language model."""
     sizes = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
     model = transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=8, **sizes))
     return saved(root / "bad", model, words(8))
@@ -113,14 +113,14 @@ WRITTEN = {
     for name in (*FILES, "generation_config.json")
     for content in CONTENTS
 }
-"""What takes the place of a file."""
+"""Contents that replace a file."""
 
 DEEP = b"[" * 5000 + b"]" * 5000
-"""JSON that no parser of Python's follows to its end."""
+"""JSON nested too deeply for Python's parsers."""
 
 
 def deep_field(file: str) -> Callable[[Path], None]:
-    """One more field, nested thousands of levels deep."""
+    """Add a field that is nested thousands of levels deep."""
 
     def change(path: Path) -> None:
         content = (path / file).read_bytes() if (path / file).exists() else b"{}"
@@ -140,7 +140,7 @@ def deep_header(path: Path) -> None:
 
 
 def ends_with(named: Any) -> Callable[[Path], Path]:
-    """The generation config names this as the end of a text."""
+    """Make the generation config name this end of a text."""
     return write("generation_config.json", json.dumps({"eos_token_id": named}).encode())
 
 
@@ -195,8 +195,8 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def roles_of(kind: str) -> tuple[str, ...]:
-    """What the folder is in a pair. Each file and each content meets both, not all of them do:
-    files are read before anybody looks for what."""
+    """The roles of a folder in a pair. Each file and each content is tested in both roles, but not
+    each combination, because files are read without regard to their role."""
     if kind not in WRITTEN:
         return "target", "draft"
     file, content = divmod(list(WRITTEN).index(kind), len(CONTENTS))

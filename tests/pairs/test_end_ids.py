@@ -1,4 +1,5 @@
-"""What ends a text of a model in a folder: all that its config, tokenizer and template name."""
+"""The ends of texts of a model in a folder: all those named by its config, tokenizer and
+template."""
 
 from __future__ import annotations
 
@@ -28,8 +29,9 @@ REPLIES_IN_TEXT = (
 
 
 class Family(NamedTuple):
-    """special: its control tokens. named, spoken: the end that its config names, and that its
-    tokenizer does. template: of a chat, or None. ends: all that end a text."""
+    """A model family. special: its control tokens. named, spoken: the end that its config names,
+    and the one that its tokenizer names. template: a chat template, or None. ends: all tokens that
+    end a text."""
 
     special: tuple[str, ...]
     named: str
@@ -88,7 +90,7 @@ CASES = [(name, end) for name, family in FAMILIES.items() for end in sorted(fami
 
 
 def folder_of(place: Path, family: Family, says: str | None = None) -> Path:
-    """A tiny model saved to disk, which writes the control token `says` within a text."""
+    """Save a tiny model that writes the control token `says` within a text."""
     tokenizer = byte_level(300, special=family.special)
     tokenizer.eos_token = family.spoken
     tokenizer.chat_template = family.template
@@ -130,7 +132,7 @@ def test_a_text_stops_at_each_end_in_both_lanes(family: str, end: str, tmp_path:
 
 
 def test_ends_are_translated_to_those_of_a_draft_with_another_tokenizer(tmp_path: Path) -> None:
-    """Those that are written alike, and the lowest of the others."""
+    """Ends with the same spelling correspond; the others become the draft's lowest end."""
     target = ("<|begin|>", "<|endoftext|>", "<|eot_id|>")
     draft = ("<|im_end|>", "<pad>", "<|endoftext|>", "<s>")
     models = [

@@ -1,4 +1,4 @@
-"""What the doctor reads from headers alone is what the models themselves say."""
+"""The doctor's report from headers alone equals the report from the models."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FREE = 10**9
 
 
 def without_headers(monkeypatch: pytest.MonkeyPatch, names: str, **options: Any) -> Report:
-    """The report of the models, on torch's `meta` device."""
+    """The report from the models, on torch's `meta` device."""
     with monkeypatch.context() as patched:
         patched.setattr(doctor, "examined_headers", lambda *_: None)
         return examine(names, device="cpu", free=FREE, **options)
 
 
 def by_headers(monkeypatch: pytest.MonkeyPatch, names: str, **options: Any) -> Report:
-    """The report of the headers, which must be enough."""
+    """The report from the headers alone; it fails if a model is made."""
     with monkeypatch.context() as patched:
         module = "specviz.pairs.examine_models.examined_models"
         patched.setattr(module, lambda *_: pytest.fail("the models were made"))
@@ -45,7 +45,7 @@ def by_headers(monkeypatch: pytest.MonkeyPatch, names: str, **options: Any) -> R
 
 
 def named(folder: Path, tied: bool, architecture: str, **draft: Any) -> str:
-    """A target and a draft that is described by `draft`."""
+    """The name of a pair of files. draft: options of the draft's file."""
     target = tiny_file(folder, "Q4_K", architecture, tie_word_embeddings=tied)
     return f"{target.path}+{tiny_file(folder, 'Q8_0', architecture, name='draft', **draft).path}"
 
@@ -105,7 +105,7 @@ def test_a_draft_with_other_pieces_is_described_alike(
 
 @pytest.mark.skipif(may_have_gpu(), reason="torch is asked for the GPU")
 def test_examining_files_imports_no_library_of_models(tmp_path: Path) -> None:
-    """Importing them takes seconds, and the doctor of two files one."""
+    """Importing them takes seconds, while the doctor needs one for two files."""
     names = named(tmp_path, True, "qwen2", seed=1)
     script = (
         "import sys; from specviz.__main__ import main; "

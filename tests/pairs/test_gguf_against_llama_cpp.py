@@ -1,5 +1,5 @@
-"""GGUF files against llama.cpp: each architecture with each key away from its default gives the
-same next token, or is refused by name; what llama.cpp refuses is refused."""
+"""Compare GGUF files with llama.cpp: each architecture, with each key off its default, gives the
+same next token or is refused by name. Files that llama.cpp refuses are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLOSE = 1e-4  # nats
 IDS = [int(token_id) for token_id in np.random.default_rng(3).integers(3, 300, 40)]
 IN_PLACE = ("llama", "qwen2", "qwen3")
 KNOWN = [architecture for architecture in ARCHITECTURES if architecture != "mistral"]
-"""llama.cpp has no architecture of the name mistral: Mistral's files are of llama."""
+"""llama.cpp has no architecture named mistral: Mistral's files use llama."""
 
 SHORT = np.linspace(1, 1.5, 16, dtype=np.float32)
 LONG = np.linspace(1.2, 6, 16, dtype=np.float32)
@@ -46,7 +46,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Case:
-    """A model with other keys or tensors; None leaves one out."""
+    """A model with changed keys or tensors; None removes one."""
 
     architecture: str
     keys: dict[str, Any] = field(default_factory=dict)
@@ -62,19 +62,19 @@ class Case:
 
 
 def without(architecture: str, part: str) -> dict[str, None]:
-    """The tensors whose names hold `part`, to be left out."""
+    """Remove the tensors whose names contain `part`."""
     return {name: None for name in described(architecture).tensors if part in name}
 
 
 def in_both_layers(name: str, shape: tuple[int, ...], mean: float = 1.0) -> dict[str, Any]:
-    """A tensor of bf16 numbers in each of two layers."""
+    """A tensor with bf16 values in each of two layers."""
     steps = np.random.default_rng(7).integers(-16, 17, shape)
     values = (mean + steps / 32).astype(np.float32)
     return {f"blk.{index}.{name}": values for index in (0, 1)}
 
 
 def scaled(architecture: str) -> dict[str, Case]:
-    """Positions scaled in each way that llama.cpp reads."""
+    """Cases with each kind of position scaling that llama.cpp reads."""
     cases = {
         "a factor without a type": {"rope.scaling.factor": 4.0},
         "the older name of the factor": {"rope.scale_linear": 4.0},
@@ -183,7 +183,7 @@ SAME = {
 
 
 def divergence(theirs: dict[str, float], logits: torch.Tensor) -> float:
-    """KL of our next token from llama.cpp's, nats."""
+    """KL(llama.cpp's next token || ours), in nats."""
     log_p = torch.full(logits.shape, -torch.inf, dtype=torch.float64)
     for token_id, value in theirs.items():
         log_p[int(token_id)] = value
@@ -214,7 +214,7 @@ def test_a_file_computes_what_llama_cpp_computes(
 
 
 def _known(theirs: dict[str, float], vocab: int) -> dict[str, float]:
-    """The distribution without padding of the vocabulary."""
+    """The distribution without padding ids of the vocabulary."""
     kept = {token_id: value for token_id, value in theirs.items() if int(token_id) < vocab}
     whole = np.log(np.exp(list(kept.values())).sum())
     return {token_id: value - whole for token_id, value in kept.items()}
@@ -235,7 +235,8 @@ def test_factors_of_frequencies_are_kept_where_a_file_is_unpacked(
 
 
 def test_the_cases_set_every_key_that_is_read() -> None:
-    """Of some architecture: they share the code that reads most keys."""
+    """A key need be set only for one architecture, because architectures share the code that reads
+    most keys."""
     changed = {key for case in SAME.values() for key in (*case.keys, *case.model.keys)}
     assert {key for keys in READ.values() for key in keys} <= changed
 
@@ -316,10 +317,10 @@ def test_keys_without_effect_are_no_reason_to_refuse(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma2"])
 def test_each_missing_tensor_is_refused(architecture: str, tmp_path: Path) -> None:
-    """Else it would get random weights, and a file would be another model each time."""
+    """Otherwise it would get random weights, and each load would give another model."""
     for name in described(architecture, layers=1).tensors:
         if name == "output.weight":
-            continue  # then it is the table
+            continue  # then the embedding table replaces it
         path = Case(architecture, {}, {name: None}, {"layers": 1}).written(tmp_path)
         with pytest.raises(PairError, match=r"lacks weights|how its model"):
             load_pair(f"{path}+none")

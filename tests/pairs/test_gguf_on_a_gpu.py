@@ -1,7 +1,7 @@
 """GGUF files on a GPU: in bf16, without a folder of unpacked weights.
 
-The device only pretends to be one (`tests/helpers/stand_in_device.py`): its tensors lie in the
-host's memory.
+The device is a stand-in (`tests/helpers/stand_in_device.py`), whose tensors are in the host's
+memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GPU = DeviceMemory(DEVICE, 10**9)
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine with one GPU, where nothing may be unpacked to the disk."""
+    """Pretend a machine with one GPU, where nothing may be unpacked to disk."""
     monkeypatch.setattr(models, "device_memory", lambda device=None: [GPU])
     monkeypatch.setattr(unpack, "_unpack", lambda *_: pytest.fail("unpacked to the disk"))
     monkeypatch.setattr(nn.Module, "to", lambda module, device: on_device(module))

@@ -1,5 +1,5 @@
-"""Tokenizers of GGUF files cut texts as llama.cpp does: each rule of splitting, each order of
-merges, each type of piece, and what begins and ends a text."""
+"""Tokenizers of GGUF files split texts as llama.cpp does: each splitting rule, each order of
+merges, each type of piece, and the tokens at the start and end of a text."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ HARD = [
 
 @functools.cache
 def all_texts() -> list[str]:
-    """200 of several scripts, and those that rules of splitting cut differently."""
+    """200 texts of several scripts, and texts that splitting rules cut differently."""
     return [text for text in texts() if text] + HARD
 
 
 def parts(ids: list[int], mark: int) -> Iterator[list[int]]:
-    """The ids between marks: one request for many texts, since control tokens part them."""
+    """Split ids at a mark. Control tokens separate texts, so one request can hold many texts."""
     part: list[int] = []
     for token_id in [*ids, mark]:
         if token_id == mark:
@@ -76,7 +76,7 @@ def parts(ids: list[int], mark: int) -> Iterator[list[int]]:
 
 
 def differences(path: Path, oracle: LlamaOracle, mark: str = MARK) -> list[str]:
-    """The texts that a file's tokenizer cuts otherwise than llama.cpp."""
+    """The texts that a file's tokenizer cuts differently from llama.cpp."""
     tokenizer = read_gguf_tokenizer(checked_gguf(path))
     theirs = oracle.tokens(path, mark.join(all_texts()))
     assert theirs is not None, "llama.cpp refuses it"
@@ -88,8 +88,8 @@ def differences(path: Path, oracle: LlamaOracle, mark: str = MARK) -> list[str]:
 
 @functools.cache
 def across_words() -> Keys:
-    """The fields of a byte-level vocabulary whose merges cross all borders of words: it shows where
-    a text was cut. Its last piece is made by no merge."""
+    """The fields of a byte-level vocabulary whose merges cross word boundaries, so that its tokens
+    show where a text was cut. No merge makes its last piece."""
     trained = Tokenizer(models.BPE())
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     trainer = trainers.BpeTrainer(
@@ -112,7 +112,7 @@ def across_words() -> Keys:
 
 @pytest.fixture(scope="module")
 def split_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The file whose texts are cut by the rule of a name."""
+    """A function that writes a file with the named splitting rule."""
     folder = tmp_path_factory.mktemp("splits")
 
     @functools.cache
@@ -127,7 +127,8 @@ DISTINCT = {split.patterns: name for name, split in reversed(SPLITS.items())}
 
 
 SAMPLE = "".join(HARD) + "zqzq" + MARK + "zqzq\n\n\n1234"
-"""Tells rules apart, whether whole words are taken, and what begins a text."""
+"""A text that distinguishes rules, shows whether whole words are looked up, and which tokens begin
+a text."""
 
 
 @pytest.mark.parametrize("name", DISTINCT.values())
@@ -156,7 +157,7 @@ def test_rules_are_told_apart_by_these_texts(split_file: Callable[[str], Path]) 
         tokenizer = read_gguf_tokenizer(checked_gguf(split_file(name)))
         ids = tokenizer(all_texts()[-30:], add_special_tokens=False)["input_ids"]
         cut.setdefault(str(ids), set()).add(name)
-    # Two that are written differently, and match the same.
+    # These two rules are written differently, but match the same.
     assert [names for names in cut.values() if len(names) > 1] == [{"bailingmoe", "qwen2"}]
 
 
@@ -191,7 +192,7 @@ def byte_level_fields(
     merges: list[str] | None = None,
     **fields: Any,
 ) -> Keys:
-    """The fields of that vocabulary with other names and types of pieces, and more merges."""
+    """The fields of the usual vocabulary, with other names and types of pieces, and more merges."""
     pieces, known, kinds = plain()
     names = renamed or {}
     types = typed or {}
@@ -207,7 +208,7 @@ def byte_level_fields(
 
 
 def made(index: int, *, ascii_only: bool) -> str:
-    """The piece that one of the merges gives."""
+    """The piece that one of the merges makes."""
     return [m.replace(" ", "") for m in plain()[1] if m.isascii() == ascii_only][index]
 
 
@@ -302,7 +303,7 @@ def test_a_vocabulary_that_is_not_understood_is_refused(
 
 @functools.cache
 def words() -> list[str]:
-    """Parts of the texts, the most frequent first, and runs of spaces."""
+    """Substrings of the texts, the most frequent first, and runs of spaces."""
     counts: Counter[str] = Counter()
     for text in all_texts():
         whole = f"▁{text.replace(' ', '▁')}"
@@ -388,7 +389,7 @@ def test_a_file_with_sentencepiece_is_unpacked_with_its_own_tokenizer(
     path = write_described(
         tmp_path / "model.gguf", model, tensors={"token_embd.weight": table}, fields=fields
     )
-    for _ in range(2):  # unpacked, and from the cache
+    for _ in range(2):  # newly unpacked, then from the cache
         pair = load_pair(f"{path}+none")
         assert isinstance(pair, Pair)
         ids = pair.tokenizer(" " * 37 + "a", add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Folders of heads: loading with a target, the doctor, and sentences for what does not fit."""
+"""Folders of heads: loading with a target, the doctor, and sentences for heads that do not fit."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_target_with_a_head_loads_by_name_and_races(
     folder = head.save_speculators(tmp_path / "head")
     pair = load_pair(f"{target}+{folder}", device="cpu")
     assert pair.draft is None and pair.head.config.states == (2, 3, 5)
-    # Nobody has to say that such a pair drafts with its head.
+    # Such a pair drafts with its head by default.
     assert pair.drafters == ("head", "ngram-head", "ngram", "suffix", "early-exit", "none")
     rounds = list(speculate(pair, [1, 2, 3], pair.settings(max_new_tokens=9)))
     assert any(r.drafted for r in rounds)
@@ -96,6 +96,6 @@ def test_a_head_that_does_not_fit_gets_one_sentence(
     with sentences.raises(PairError) as caught:
         load_pair(f"{target}+{folder}", device="cpu")
     shown = str(caught.value)
-    # What needs no weights, the doctor says too, in the same words.
+    # The doctor reports faults outside the weights too, in the same words.
     if (config and "weights" not in shown) or damage is pickled:
         assert sentence_about(examine(str(target), str(folder)), "head", "stop") == shown

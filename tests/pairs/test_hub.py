@@ -1,4 +1,4 @@
-"""Models of the hub: what is asked of it, and what happens if it does not answer."""
+"""Models on the hub: the requests, and the behaviour if it does not answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from specviz.pairs.doctor import examine
 
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
-    """What the hub of one test answered is not taken for an answer of the next."""
+    """Forget the hub's answers before and after each test."""
     hub._answers.cache_clear()
     yield
     hub._answers.cache_clear()
@@ -46,7 +46,7 @@ def test_only_the_loader_downloads_weights(
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
     def done(*arguments: str) -> str:
-        """What a command prints, and its status."""
+        """Run a command; return its output and exit status."""
         status = main([*arguments])
         printed = capsys.readouterr()
         return f"{printed.out}{printed.err}status {status}"
@@ -64,7 +64,7 @@ def test_only_the_loader_downloads_weights(
         assert given and not any("safetensors" in name for name in given)
         loaded, refused = done(*pair), done(*pair[:3], "org/gated+none")
         assert "org/draft/model.safetensors" in given
-    again = done(*pair)  # what was fetched is still there
+    again = done(*pair)  # the fetched files are still there
     assert fine.endswith("status 0")
     assert gated.endswith("status 1") and refused.endswith("status 2")
     sentences(fine, measured=True)
@@ -76,8 +76,8 @@ def test_only_the_loader_downloads_weights(
 
 
 def cached(name: str, folder: Path, cache: Path) -> Path:
-    """Put a model's files into the hub's cache, as its client does: links to what is downloaded.
-    Returns the folder of the links."""
+    """Put a model's files into the hub's cache as its client does, as links to downloads. Returns
+    the folder of the links."""
     place = cache / f"models--{name.replace('/', '--')}"
     snapshot = place / "snapshots" / COMMIT
     (place / "blobs").mkdir(parents=True)
@@ -101,7 +101,7 @@ def sharded(folder: Path, to: Path) -> Path:
 
 
 def without(name: str) -> Callable[[Path], None]:
-    """Removes a file from the cache, link and all."""
+    """A function that removes a file and its link from the cache."""
 
     def remove(snapshot: Path) -> None:
         (snapshot / name).unlink()
@@ -110,7 +110,7 @@ def without(name: str) -> Callable[[Path], None]:
 
 
 def broken_off(snapshot: Path) -> None:
-    """A link that leads nowhere: its file is still called "incomplete"."""
+    """Break a link: its file is still named "incomplete"."""
     for link in snapshot.glob("model-00002*.safetensors"):
         blob = link.resolve()
         blob.rename(blob.with_suffix(".incomplete"))
@@ -145,7 +145,7 @@ def test_the_doctor_looks_whether_the_cache_has_all_weights(
     monkeypatch: pytest.MonkeyPatch,
     sentences: Sentences,
 ):
-    """Where the hub does not answer, what is there is all there is."""
+    """Offline, the doctor must check the files in the cache."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     snapshots = {}

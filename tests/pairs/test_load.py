@@ -1,4 +1,4 @@
-"""Loading of pairs by name, from folders in the hub's format, and the errors if that fails."""
+"""Loading of pairs by name from folders in the hub's format, and its errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from specviz.pairs.doctor import examine
 
 
 def saved(folder: Path, seed: int = 0, vocab: int = 8, dtype: torch.dtype = torch.bfloat16) -> Path:
-    """A model and its tokenizer as `save_pretrained` leaves them."""
+    """Save a model and its tokenizer with `save_pretrained`."""
     llama(vocab, seed=seed).to(dtype).save_pretrained(folder)
     words(vocab).save_pretrained(folder)
     return folder
@@ -31,7 +31,7 @@ def test_two_folders_make_a_pair(tmp_path: Path):
     assert pair.name == name and pair.vocab == 8
     assert not pair.target.training and not pair.draft.training
     if pair.device.type == "cpu":
-        # As they are stored, where compiled passes read them; else widened.
+        # In the stored dtype if compiled passes read it, otherwise in fp32.
         stored = torch.bfloat16 if has_numba() else torch.float32
         assert pair.target.dtype == pair.draft.dtype == stored
     rounds = list(speculate(pair, "w1 w2", Settings(max_new_tokens=9)))
@@ -40,7 +40,7 @@ def test_two_folders_make_a_pair(tmp_path: Path):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_on_a_processor_no_weight_is_rounded(tmp_path: Path, dtype: torch.dtype):
-    """Compiled passes read weights as they are stored; all others have them in fp32."""
+    """Compiled passes read weights in their stored dtype; other passes use fp32."""
     folder = saved(tmp_path / "one", dtype=dtype)
     kept = load_file(folder / "model.safetensors")
     target = load_pair(f"{folder}+none", device="cpu").target
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_rejected(tmp_path: Path, damaged: str, content: bytes
 
 @pytest.mark.parametrize("layers", [-1, 10**9])
 def test_a_number_of_layers_that_no_model_has_is_rejected(tmp_path: Path, layers: int):
-    """Before a model of so many layers is made, which would take hours."""
+    """The number is rejected before the model is made, which would take hours."""
     for role in ("target", "draft"):
         target, draft = saved(tmp_path / role / "one"), saved(tmp_path / role / "two")
         path = (target if role == "target" else draft) / "config.json"

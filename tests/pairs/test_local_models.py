@@ -1,5 +1,5 @@
-"""The models that other programs keep on this machine: listed by the names that their owners know,
-matched with drafts, and loaded by these names."""
+"""Models of other programs on this machine: listed, matched with drafts and loaded by the names
+that those programs give them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Files:
-    """Models of one tokenizer, a large and a small one in each format, and a small one of another
+    """A large and a small model with one tokenizer in each format, and a small one with another
     tokenizer."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,7 +60,7 @@ class Files:
 
 
 def saved(folder: Path, layers: int, tokenizer: Any = None, width: int = PADDED) -> Path:
-    """A folder of safetensors, as the hub has them."""
+    """Save a folder of safetensors in the hub's format."""
     tiny_model(LARGE, num_hidden_layers=layers, vocab_size=width).save_pretrained(folder)
     (tokenizer or tiny_tokenizer()).save_pretrained(folder)
     return folder
@@ -79,7 +79,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stores(home: Path, files: Files) -> Path:
-    """A home with a large model and a small one in each store."""
+    """A home folder with a large and a small model in each store."""
     keep_in_ollama(home, files.large, "tiny:7b")
     keep_in_ollama(home, files.small, "tiny:0.5b")
     keep_in_lm_studio(home, files.large, "someone/Tiny-GGUF/large-Q4_K.gguf")
@@ -210,8 +210,8 @@ def test_a_draft_must_have_logits_for_all_tokens_of_the_target(stores: Path) -> 
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_matches_are_those_that_the_loaded_pair_has(home: Path, files: Files, more: int) -> None:
-    """A vocabulary that goes on behind the target's drafts for it, and not the other way around;
-    rows that only pad a table do not count."""
+    """A draft's vocabulary may be longer than the target's, but not shorter; padding rows of a
+    table do not count."""
     special = (*SPECIAL, *(["<|think|>"] * more))
     tokenizer = tiny_tokenizer(special)
     keep_in_ollama(home, files.large, "plain:7b")
@@ -259,7 +259,7 @@ def test_a_store_may_itself_lie_behind_a_link(home: Path, files: Files) -> None:
 
 
 def hostile(home: Path, files: Files) -> Iterator[str]:
-    """Write damaged and hostile files; yields what each is."""
+    """Write damaged and hostile files; yields the description of each."""
     studio = home / ".lmstudio/models/me/bad"
     studio.mkdir(parents=True)
     data = files.small.read_bytes()
@@ -298,7 +298,7 @@ def hostile(home: Path, files: Files) -> Iterator[str]:
 
 
 def cut(model: Path, name: str) -> None:
-    """Leave only the first half of a file in the hub's cache."""
+    """Keep only the first half of a file in the hub's cache."""
     (path,) = model.glob(f"snapshots/*/{name}")
     path = path.resolve()
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -351,8 +351,8 @@ def test_the_list_prints_names_that_can_be_pasted(
 
 
 def long_vocabulary(path: Path, family: int, layers: int) -> Path:
-    """A file with a vocabulary as long as published ones are parsed: ten thousand pieces and more,
-    those of its family."""
+    """Write a file whose vocabulary has more than ten thousand pieces, like published ones,
+    specific to its family."""
     model = described("qwen2", layers=layers)
     pieces = [*(f"piece{family}-{i}" for i in range(12_000)), "[PAD12000]"]
     random = np.random.default_rng(0)

@@ -1,5 +1,5 @@
 """A target's own prediction layers and assistants of Gemma 4, from folders: loading, the doctor,
-and sentences for what cannot be run."""
+and sentences for those that cannot run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_target_with_its_own_layers_loads_by_name(tmp_path: Path, sentences: S
     assert any(r.drafted for r in rounds)
 
     report = examine(str(folder), "mtp")
-    sentences(report.summary)  # a mixture: read the warning
+    sentences(report.summary)  # a mixture of experts, with a warning
     sentences(sentence_about(report, "head", "good"))
     assert report.memory["float32"] > examine(str(folder)).memory["float32"]
 
@@ -50,7 +50,7 @@ def test_layers_that_transformers_does_not_run_are_refused(tmp_path: Path, sente
 
 
 def assert_refused(folder: Path, sentences: Sentences) -> None:
-    """Loading and the doctor refuse the target's own layers with the same sentence."""
+    """Check that loading and the doctor refuse the target's own layers with the same sentence."""
     with sentences.raises(PairError, measured=True) as caught:  # it names transformers' version
         load_pair(f"{folder}+mtp", device="cpu")
     assert sentence_about(examine(str(folder), "mtp"), "head", "stop") == str(caught.value)

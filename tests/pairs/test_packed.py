@@ -1,5 +1,5 @@
-"""GGUF files as pairs with their weights as they are: of every kind and architecture the model of
-transformers with the same numbers, and a sentence for each that is damaged."""
+"""Pairs of GGUF files with weights in their stored format: for every kind and architecture they
+equal the model of transformers, and each damaged file gets a sentence."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ COUNT = 16  # tokens of a text
 
 
 def both_lanes(pair: Pair, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-    """What the target writes with drafts, and alone."""
+    """The texts of the target with drafts and alone."""
     settings = Settings(max_new_tokens=COUNT, ignore_eos=True, gamma=3)
     drafted = generate(pair, list(ids), max_new_tokens=COUNT, ignore_eos=True, gamma=3)
     return emitted_ids(drafted.rounds), emitted_ids(baseline(pair, list(ids), settings))
 
 
-# Each kind once with some architecture, and each architecture with a tied and an own output layer.
+# Each kind once, with some architecture; each architecture with a tied and with a separate output
+# layer.
 FILES = [
     *zip(KINDS, itertools.cycle(CONFIGS), itertools.cycle([True, True, True, False, False])),
     *(("Q4_K", architecture, tied) for architecture in CONFIGS for tied in (True, False)),
@@ -70,7 +71,8 @@ def in_words(case: object) -> str:
 
 @pytest.fixture(scope="module")
 def draft_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], TinyFile]:
-    """The draft's file of a kind and an architecture: to write one takes up to a second."""
+    """A function that writes a draft's file for a kind and an architecture, once, because it takes
+    up to a second."""
 
     @functools.cache
     def written(kind: str, architecture: str) -> TinyFile:
@@ -119,7 +121,7 @@ LINEAR = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 4.0}
 
 
 def scaled(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a file whose positions are scaled."""
+    """The fields of a file with scaled positions."""
     fields = {"llama.rope.scaling.type": name, "llama.rope.scaling.factor": parameters["factor"]}
     if original := parameters.get("original_max_position_embeddings"):
         fields["llama.rope.scaling.original_context_length"] = original
@@ -127,7 +129,7 @@ def scaled(name: str, parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def rope_factors() -> np.ndarray:
-    """By what Llama 3 divides rotary frequencies, fp32 [head_dim / 2]."""
+    """The divisors of Llama 3's rotary frequencies, fp32 [head_dim / 2]."""
     plain = tiny_model().model.rotary_emb.inv_freq
     slowed = tiny_model(rope_parameters=LLAMA_3).model.rotary_emb.inv_freq
     return (plain / slowed).numpy()
@@ -154,7 +156,7 @@ def test_scaled_positions_are_those_of_transformers(name: str, tmp_path: Path) -
     torch.testing.assert_close(engine.forward(ids, 200), known, rtol=1e-4, atol=1e-4 * scale)
 
 
-# Words of several scripts, with what tokenizers cut in different ways between them.
+# Words of several scripts, and separators that tokenizers split in different ways.
 TEXTS = (
     "the house isn't far, THEY'VE said so 1234567 times: 3.14",
     "Größe über Straßen\n\n  und Äpfel\t…",
@@ -201,7 +203,7 @@ def test_files_of_one_family_with_different_padding_share_a_tokenizer(tmp_path: 
 
 
 def test_a_file_is_known_by_its_first_bytes(tmp_path: Path) -> None:
-    """As Ollama keeps files: by their digest, without a suffix."""
+    """Ollama names files by their digest, without a suffix."""
     file = tiny_file(tmp_path, "Q8_0")
     blob = file.path.rename(tmp_path / "sha256-0123abcd")
     pair = load_pair(f"{blob}+none", products="fp32")
@@ -245,7 +247,7 @@ def test_unpacking_and_arithmetic_have_their_price(
     assert pass_weights(plain) == (vectors + matrices, 0, 0, 0)
     assert pass_weights(integer) == (vectors, 0, 0, matrices)
 
-    monkeypatch.setattr(cost, "LARGE", 0)  # as if it lay in no cache
+    monkeypatch.setattr(cost, "LARGE", 0)  # as if it did not fit a processor cache
     costs = [pass_cost(target, "compiled") for target in (packed, plain)]
     assert costs[0] > pass_bytes(packed)
     extra = [extra_token_cost(target, "compiled") for target in (packed, plain)]
@@ -261,14 +263,14 @@ ENDS = ("<|endoftext|>", "<|im_end|>", "<|eot_id|>", "</s>")
 def test_every_control_piece_that_is_spelled_like_an_end_ends_a_text(
     end: str, tmp_path: Path
 ) -> None:
-    """A file names only one of them."""
+    """The file itself names only one of them."""
     tokenizer = tiny_tokenizer((*ENDS, "<|im_start|>"))
     model = tiny_model()
     prompt = tokenizer(PROMPT)["input_ids"]
     written = greedy_ids(model, prompt, COUNT, len(tokenizer))
     known = {tokenizer.convert_tokens_to_ids(piece) for piece in ENDS}
     place = next(i for i in range(2, COUNT) if written[i] not in {*written[:i], *known})
-    # The model says the end in the place of that token.
+    # The model writes the end instead of that token.
     end_id = tokenizer.convert_tokens_to_ids(end)
     with torch.no_grad():
         rows = [written[place], end_id]
@@ -306,11 +308,11 @@ LITTLE = {
     "num_key_value_heads": 2,
     "head_dim": 32,
 }
-"""Sizes of a model whose file is soon written, where nobody asks what it computes."""
+"""Sizes of a model whose file is quick to write, for tests that do not compare its outputs."""
 
 
 def location(path: Path, name: str) -> tuple[GgufTensor, int]:
-    """A tensor, and where in the file it begins."""
+    """A tensor, and its start in the file."""
     header = read_gguf(path)
     return header.tensors[name], header.begin + header.tensors[name].start
 
@@ -320,7 +322,7 @@ def cut(path: Path) -> None:
 
 
 def overwritten(name: str, offset: int, value: bytes) -> Callable[[Path], None]:
-    """What writes bytes into a tensor, from an offset on."""
+    """A function that overwrites bytes of a tensor, starting at an offset."""
 
     def damage(path: Path) -> None:
         _, begin = location(path, name)
@@ -338,7 +340,7 @@ def described_as(
     shape: tuple[int, ...] | None = None,
     start: int | None = None,
 ) -> Callable[[Path], None]:
-    """What changes how the header describes a tensor."""
+    """A function that changes the header's description of a tensor."""
 
     def damage(path: Path) -> None:
         tensor, _ = location(path, name)
@@ -383,11 +385,11 @@ ONLY_READ = {
     "a minimum that is no number",
     "a norm that is no number",
 }
-"""Damages that headers do not show."""
+"""Damage that headers do not show."""
 
 
 def refused(path: Path) -> str:
-    """The sentence with which a file is refused, soon, by loading and by the doctor."""
+    """Check that loading refuses a file within a time limit, and return the sentence."""
     begin = time.monotonic()
     with pytest.raises(PairError) as told:
         load_pair(f"{path}+none")
@@ -444,7 +446,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 def test_a_file_of_those_sizes_is_sound(tmp_path: Path) -> None:
-    """What refuses it below is what was changed."""
+    """So the tests below fail because of their changes alone."""
     path = tiny_file(tmp_path, "Q4_0", **LITTLE).path
     assert len(both_lanes(load_pair(f"{path}+none"), [1, 2, 3])[0]) == COUNT
     assert examine(f"{path}+none").verdict != "stop"

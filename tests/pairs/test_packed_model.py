@@ -1,5 +1,5 @@
-"""A model of a GGUF file has the weights of transformers' model, and its modules once it is asked
-for more."""
+"""A model of a GGUF file has the weights of transformers' model, and gets its modules when they are
+needed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def written(pair: Pair) -> str:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file whose passes are known to be right: what tries them calls modules."""
+    """A file whose passes were already tried: a trial would call modules."""
     file = tiny_file(tmp_path_factory.mktemp("file"), "Q4_K", architecture="qwen2").path
     written(file_pair(file))
     return file
@@ -72,7 +72,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pair(path: Path) -> Pair:
-    """A pair of that file, whose modules nobody has called."""
+    """A pair of that file whose modules were never called."""
     return file_pair(path)
 
 
@@ -182,7 +182,7 @@ def test_a_lane_that_has_begun_goes_on_when_its_model_becomes_another(
 
 
 def test_what_is_hung_on_its_modules_is_called(pair: Pair) -> None:
-    """Then no compiled pass runs, and modules do, with it."""
+    """With a hook, no compiled pass runs; the modules run, and call it."""
     text = written(pair)
     model: Any = pair.target
     seen: list[str] = []

@@ -1,4 +1,4 @@
-"""Pairs: which models match, which prompts are valid, and ids outside the tokenizer."""
+"""Pairs: models that match, valid prompts, and ids outside the tokenizer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_invalid_prompt_is_rejected_at_once(pair: Pair, prompt: Any, sentence
 def test_a_prompt_may_be_text_or_ids_in_any_form(pair: Pair):
     forms = ["w2 w0 w7", [2, 0, 7], (2, 0, 7), np.array([2, 0, 7]), torch.tensor([2, 0, 7])]
     assert [pair.encode(form) for form in forms] == [[2, 0, 7]] * len(forms)
-    assert pair.encode([2.0, 0.0]) == [2, 0]  # JSON of other programs writes 2 so
+    assert pair.encode([2.0, 0.0]) == [2, 0]  # JSON of other programs may write 2 as 2.0
 
 
 def test_invalid_text_is_rejected(sentences: Sentences):
@@ -85,7 +85,7 @@ def test_invalid_text_is_rejected(sentences: Sentences):
 def test_ids_past_the_tokenizer_are_never_drafted_nor_emitted(
     target: int, draft: int, temperature: float, make: Any
 ):
-    """Some models have more logits than tokens. Here one of those is always the largest."""
+    """Some models have more logits than tokens. Here an extra logit is always the largest."""
     models = [make(size, seed=seed) for seed, size in enumerate((target, draft))]
     for model in models:
         with torch.no_grad():
@@ -126,7 +126,7 @@ def test_equal_tokenizers_of_two_folders_match():
 
 
 def test_pieces_that_only_the_draft_knows_do_not_matter():
-    """A draft tuned for other uses may have gained special tokens."""
+    """A draft that was tuned for other uses may have additional special tokens."""
     pair = pair_of(mini(8), mini(10), draft_tokenizer=words(9))
     assert pair.shared is None
 
@@ -257,7 +257,7 @@ IN_TEMPLATE = (
 @pytest.mark.parametrize("chat", ["auto", "on", "literal"])
 @pytest.mark.parametrize("eos", [2, 0])
 def test_all_turns_go_through_the_template(eos: int, chat: str):
-    """Also with a target that was not tuned for it: turns mean nothing without one."""
+    """This includes targets that were not tuned for chat: turns mean nothing without a template."""
     pair = chat_pair(eos=eos)
     assert pair.tokenizer.decode(pair.encode(TURNS, chat=chat)) == IN_TEMPLATE
     assert pair.encode(tuple(TURNS), chat=chat) == pair.encode(TURNS, chat=chat)
@@ -370,7 +370,7 @@ PARTS = (
 
 
 def template_of(content: str) -> str:
-    """`TEMPLATE` with other code in the place of a turn's content."""
+    """`TEMPLATE` with other code for a turn's content."""
     return TEMPLATE.replace(" + m.content }}", " }}" + content)
 
 
@@ -389,7 +389,7 @@ def template_of(content: str) -> str:
 )
 @pytest.mark.parametrize("prompt", ["the cat", "user", "x", "start"])
 def test_a_template_for_lists_of_parts_gets_the_prompt_as_one(content: str, prompt: str):
-    """Also a prompt whose letters stand in the template anyway."""
+    """This includes prompts that also occur in the template itself."""
     pair = chat_pair(eos=2, template=template_of(content))
     for chat in ("on", "literal", "auto"):
         text = pair.tokenizer.decode(pair.encode(prompt, chat=chat))
@@ -464,7 +464,8 @@ def test_chat_needs_a_prompt_and_a_known_mode(sentences: Sentences):
 
 
 def picture_tokenizer(special: bool) -> Any:
-    """A tokenizer of eight words and an image token, as of a target that also reads images."""
+    """A tokenizer of eight words and an image token, like that of a target that also reads
+    images."""
     tokenizer = words(8)
     tokenizer.add_tokens([AddedToken("<image>", special=special)], special_tokens=special)
     return tokenizer
@@ -487,7 +488,7 @@ def test_a_draft_must_have_every_piece_that_a_text_may_contain(sentences: Senten
 
 
 def test_pieces_without_a_logit_of_the_target_may_differ():
-    """Two tokenizers may have different tokens at ids above the target's last logit."""
+    """Above the target's last logit, two tokenizers may have different tokens."""
     ours, theirs = words(8), words(8)
     ours.add_tokens(["<ours>"])
     theirs.add_tokens(["<theirs>"])

@@ -1,4 +1,4 @@
-"""Weights of 8, 5 and 4 bits on a processor: the nearest codes, and exact lanes with them."""
+"""Weights of 8, 5 and 4 bits on a processor: the nearest codes, and exact lanes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def usual() -> Pair:
 
 @pytest.fixture(scope="module")
 def wanted(usual: Pair) -> str:
-    """What the pair writes with its usual draft."""
+    """The text of the pair with its usual draft."""
     return generate(usual, PROMPT, temperature=0.0, max_new_tokens=48).text
 
 
@@ -102,7 +102,7 @@ def test_texts_through_both_models_of_few_bits_follow_the_target() -> None:
     settings = Settings(
         temperature=1.0, top_k=4, gamma=2, seed=5, max_new_tokens=2, ignore_eos=True
     )
-    runs = 400  # of which the colder law below is told in 92 of 100 samples
+    runs = 400  # they expose the colder distribution below in 92 of 100 simulations
     seen = Counter(short_texts(pair, ids, settings, count=runs, shown=2))
     with torch.inference_mode():
         first = pair.target(torch.tensor([ids])).logits[0, -1, : pair.vocab].double().topk(4)

@@ -1,4 +1,4 @@
-"""Weights of GGUF files: mapped where passes read them as they stand, else made anew."""
+"""Weights of GGUF files: mapped if passes read them in their stored format, otherwise converted."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ reads_maps = pytest.mark.skipif(not MAPS.exists(), reason="the system does not s
 
 
 def mapped(path: Path) -> dict[range, int]:
-    """Where a file is mapped into the memory of this process, and how many bytes of each range are
-    in the process's pages."""
+    """The address ranges to which a file is mapped in this process, each with its resident
+    bytes."""
     found: dict[range, int] = {}
     addresses = None
     for line in MAPS.read_text().splitlines():
@@ -58,7 +58,7 @@ def same_weights(first: PackedWeights, second: PackedWeights) -> bool:
 
 @pytest.fixture(scope="module")
 def file_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """The file of a kind and a name, for tests that leave it as it is."""
+    """A function that writes a file of a kind, once, for tests that do not change it."""
 
     @functools.cache
     def written(kind: str, name: str) -> Path:
@@ -79,7 +79,7 @@ def test_what_passes_read_as_it_stands_takes_no_memory_of_its_own(tmp_path: Path
 
 @reads_maps
 def test_pages_of_what_was_unpacked_are_given_back(tmp_path: Path) -> None:
-    """A page of the next tensors brings some of those before it along: not all are gone."""
+    """Reading the next tensors maps some earlier pages again, so not all are gone."""
     path = tiny_file(tmp_path, "Q4_K", architecture="qwen2").path
     weights = read_weights(Reading(read_gguf(path), "it", torch.bfloat16))
     pages = mapped(path)
@@ -90,7 +90,7 @@ def test_pages_of_what_was_unpacked_are_given_back(tmp_path: Path) -> None:
 
 @reads_maps
 def test_pages_of_what_is_in_tiles_are_given_back(tmp_path: Path) -> None:
-    """Other pages come along here as well, the more, the busier the machine is."""
+    """Other pages are mapped here too, more of them on a busy machine."""
     path = tiny_file(tmp_path, "Q8_0", architecture="qwen2", tie_word_embeddings=False).path
     pair = load_pair(f"{path}+none")
     table = pair.target.get_input_embeddings().weight
@@ -182,7 +182,8 @@ def test_weights_depend_on_neither_threads_nor_pieces_nor_the_default_dtype(
 
 
 def test_tensors_may_begin_anywhere(tmp_path: Path) -> None:
-    """A file's alignment may be 1: numbers then lie where no vector of torch begins."""
+    """A file's alignment may be 1: numbers may then be at addresses that are not aligned for
+    torch."""
     path = tiny_file(tmp_path, "F16").path
     header = read_gguf(path)
     content = path.read_bytes()
@@ -251,7 +252,7 @@ def test_no_weight_is_read_before_there_is_known_to_be_room(
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files whose weights are read, as they are."""
+    """The files whose weights are read in their stored format."""
     paths: list[Path] = []
 
     def noted(reading: Reading) -> PackedWeights:

@@ -1,8 +1,8 @@
-"""The published pair, where it was fetched: its own bits whatever the width and the threads, the
-text of transformers in fp32, the same text in both lanes, and what loading takes.
+"""The published pair, if it was fetched: the same bits for any width and number of threads, the
+text of transformers in fp32, the same text in both lanes, and the cost of loading.
 
-The short tests belong to every run where the files are at hand; `make real` fetches the pair and
-runs the long ones too.
+The short tests run whenever the files are on the machine; `make real` fetches the pair and runs the
+long ones too.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ long = pytest.mark.skipif(
     os.environ.get("REAL") != "all", reason="'make real' runs what takes many minutes"
 )
 
-TOKENS = 64  # of a text
-NEAR = 1e-3  # logits that differ by less may change their order by rounding
+TOKENS = 64  # tokens of a text
+NEAR = 1e-3  # rounding may swap logits that differ by less
 
 QUESTIONS = (
     "Write a Python function that says whether a word is a palindrome.",
@@ -131,7 +131,7 @@ def test_logits_keep_their_bits_for_any_width_and_threads(pair: Pair, integer_pa
 
 
 def plain_weights(file: str) -> dict[str, Any]:
-    """Options that make transformers unpack all weights, where it would keep them packed."""
+    """Options that make transformers unpack all weights, even where it would keep them packed."""
     try:
         from transformers.utils.quantization_config import GgufConfig
     except ImportError:  # before transformers 5.23, which always unpacks
@@ -141,7 +141,7 @@ def plain_weights(file: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def reference(files: tuple[Path, Path]) -> Any:
-    """The target as transformers itself reads its file: nothing of specviz is in it."""
+    """The target as transformers itself reads its file, without any code of specviz."""
     target, _ = files
     return AutoModelForCausalLM.from_pretrained(
         target.parent, gguf_file=target.name, dtype=torch.float32, **plain_weights(target.name)
@@ -150,10 +150,9 @@ def reference(files: tuple[Path, Path]) -> Any:
 
 @torch.inference_mode()
 def check_greedy(model: Any, pair: Pair, prompt: list[int], text: list[int]) -> None:
-    """Whether each token of a text is the likeliest after all before it, by transformers' modules
-    in fp32, in one pass over the whole. If it is, `generate()` writes this text: its first token,
-    and after equal tokens an equal one. Where two tokens are all but equal it may write the other.
-    """
+    """Check that each token of a text is the likeliest after its prefix, in one pass of
+    transformers' modules in fp32. Then `generate()` writes the same text, token by token. At a
+    near-tie it may write the other token."""
     whole = torch.tensor([[*prompt, *text]])
     states = model.model(whole).last_hidden_state[0, len(prompt) - 1 : -1]
     logits = model.lm_head(states)[:, : pair.vocab]
@@ -166,7 +165,7 @@ def check_greedy(model: Any, pair: Pair, prompt: list[int], text: list[int]) -> 
 
 
 def checked_text(pair: Pair, question: str) -> list[int]:
-    """The text of the target alone, which is also that of the lane with drafts."""
+    """Check that both lanes write the same text, and return it."""
     drafted = generate(pair, question, max_new_tokens=TOKENS)
     alone = emitted_ids(baseline(pair, question, Settings(max_new_tokens=TOKENS)))
     assert emitted_ids(drafted.rounds) == alone
@@ -242,8 +241,8 @@ next(iter(speculate(pair, "Hello", max_new_tokens=16)))
 first = time.monotonic()
 print(loaded - begin, first - begin, most_memory() - before)
 """
-MOST = 1.35  # of the bytes of both files; caches apart
-CACHES = 300e6  # bytes, and what libraries load for a first run
+MOST = 1.35  # times the bytes of both files, without caches
+CACHES = 300e6  # bytes, including memory that libraries need for a first run
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read as Linux tells it")
@@ -252,7 +251,7 @@ def test_loading_takes_little_more_memory_than_the_files(
 ) -> None:
     target, draft = files
     command = [sys.executable, "-c", LOADING, f"{target}+{draft}"]
-    # As many threads as a user has.
+    # With a user's default number of threads.
     single = ("OMP_NUM_THREADS", "SPECVIZ_THREADS")
     env = {name: value for name, value in os.environ.items() if name not in single}
     run = subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, text=True)

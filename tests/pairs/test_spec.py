@@ -1,4 +1,4 @@
-"""Names of pairs: what they parse to, and what a visitor's name can never hold."""
+"""Names of pairs: their parsed form, and the limits of visitors' names."""
 
 from pathlib import Path
 

@@ -91,7 +91,7 @@ def test_the_config_of_a_known_family_tells_its_caches(kind: str, change: dict[s
 
 
 def test_the_caches_of_another_family_are_those_that_a_pass_fills():
-    # Its keys are wider than its values, of which the usual names of a config say nothing.
+    # Its keys are wider than its values, which the usual fields of a config do not show.
     heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "qk_nope_head_dim": 16}
     widths = {"qk_rope_head_dim": 8, "v_head_dim": 16, "kv_lora_rank": 8, "q_lora_rank": 8}
     dense = {"first_k_dense_replace": 2, "n_routed_experts": 8, "n_group": 2, "topk_group": 1}
@@ -105,7 +105,8 @@ def test_the_caches_of_another_family_are_those_that_a_pass_fills():
 
 
 def with_one_layer_of_each_kind(config: Any) -> Any:
-    """All layers of a kind have equal caches, and a pass through dozens of them takes a second."""
+    """Keep one layer of each kind: layers of a kind have equal caches, and a pass through dozens of
+    them takes a second."""
     config = copy.deepcopy(config)
     text = config.get_text_config()
     kinds = sorted(set(getattr(text, "layer_types", None) or ["full_attention"]))
@@ -122,7 +123,7 @@ def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
     usual = "model" if name.startswith("builtin/") else "head"
     assert HEADS[name].drafters[0] == (HEADS[name].drafter or usual)
     if name not in PUBLISHED_HEADS and not (facts.shipped or name.startswith("builtin/")):
-        # What nobody could check is not said.
+        # The table states nothing that nobody could check.
         assert facts.parameters is facts.cache is None and not facts.sized
         return
     if name in PUBLISHED_HEADS:
@@ -178,7 +179,7 @@ def test_memory_follows_from_parameters_and_caches():
     memory = {name: pair.bytes(name) for name in PRECISIONS}
     assert memory["4bit"] < memory["8bit"] < memory["bfloat16"] < memory["float32"]
     linear = pair.target.quantizable + pair.draft.quantizable
-    assert memory["bfloat16"] - memory["8bit"] == linear  # one byte less for each
+    assert memory["bfloat16"] - memory["8bit"] == linear  # one byte less for each weight
 
 
 def test_caches_grow_no_longer_than_the_context():
@@ -290,7 +291,7 @@ def test_files_are_pinned_and_called_by_their_models():
     assert row is not None
     assert row.target_name == "Qwen2.5-Coder-1.5B-Instruct, 4 bits"
     assert row.draft_name == "Qwen2.5-Coder-0.5B-Instruct, 4 bits"
-    # On a processor they take little more than their files, whatever fp32 would take.
+    # On a processor they take little more memory than their files.
     size = sum(file.bytes for file in row.files)
     assert size < row.bytes(row.precision(cpu=True)) < 1.35 * size
 

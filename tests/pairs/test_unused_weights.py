@@ -1,4 +1,4 @@
-"""Folders whose weights are not those of their config: refused, since another model would run."""
+"""Folders whose weights do not match their config are refused, because another model would run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ State = dict[str, torch.Tensor]
 
 
 def changed(folder: Path, change: Callable[[State], State], **config: Any) -> str:
-    """A model's folder with other weights, or another config."""
+    """Save a model's folder with changed weights or config."""
     saved_llama(folder)
     weights = folder / "model.safetensors"
     save_file(change(load_file(weights)), weights, metadata={"format": "pt"})
@@ -63,7 +63,7 @@ def test_weights_that_no_part_of_a_model_uses_are_refused(
         load_pair(f"{folder}+none")
     assert examine(f"{folder}+none").verdict == "stop"
     with sentences.raises(PairError):
-        # As for a model of the hub, whose files are looked at only when they are read.
+        # This is the path of a model on the hub, whose files are checked only when they are read.
         load_model(ModelSource(folder, Path(folder)), LoadOptions(device=torch.device("cpu")))
 
 

@@ -1,5 +1,5 @@
-"""All that reads a pair works on GGUF files that run as they are, and calls models by the names in
-them, never by files."""
+"""All verbs that read a pair work on GGUF files in their stored format, and show the models' names
+in them, never file names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXT = "The cat sat on the mat. The cat sat on the"
 
 @pytest.fixture(scope="module")
 def name(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A pair of files, whose draft is the target with fewer bits."""
+    """A pair of files; the draft is the target with fewer bits."""
     folder = tmp_path_factory.mktemp("files")
     target = tiny_file(folder, "F16", "qwen2", name="large")
     draft = tiny_file(folder, "Q8_0", "qwen2", name="small")
@@ -101,7 +101,7 @@ def test_a_recording_of_files_asks_for_the_pair(
 
 
 def test_transformers_own_ways_run_beside_a_target_that_was_unpacked(name: str) -> None:
-    """Its norms stay in fp32, which modules of transformers do not take beside bf16."""
+    """Its norms stay in fp32, which transformers' modules do not accept together with bf16."""
     pair = checked_pair(load_pair(name, dtype="bfloat16"))
     ways = other_ways(pair, Settings(max_new_tokens=4, ignore_eos=True))
     assert {GENERATE, ASSISTED, PLAIN} == {way.name for way in ways}

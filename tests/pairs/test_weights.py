@@ -36,7 +36,7 @@ def gpu(index: int, free: int) -> DeviceMemory:
 
 
 def load(name: str, count: int) -> PlannedLoad:
-    """A model that needs `count` bytes, in bfloat16 and without caches."""
+    """The planned load of a model that needs `count` bytes, in bfloat16 and without caches."""
     return PlannedLoad(name, MemoryNeed(count // 2, count // 2), "bfloat16")
 
 
@@ -129,7 +129,7 @@ def test_quantized_weights_need_a_package(
 
 
 def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
-    """On a machine with two GPUs; the test checks only the calls of `from_pretrained`."""
+    """The machine has two GPUs; the test checks only the calls of `from_pretrained`."""
     from transformers import AutoModelForCausalLM
 
     asked: list[dict[str, Any]] = []
@@ -148,7 +148,7 @@ def test_each_model_has_its_own_options(names: str, monkeypatch: Any):
     load_pair(names, dtype="float32", draft_quantize="8bit")
     target, draft = asked
     assert target["device_map"] == "auto" and "quantization_config" not in target
-    # Memory is left free for the draft on the last GPU, and for caches on both.
+    # Memory stays free for the draft on the last GPU, and for caches on both.
     assert target["max_memory"][1] < target["max_memory"][0] < 450_000
     # The draft goes to the device of the target's logits.
     assert draft["device_map"] == {"": place} and draft["quantization_config"].load_in_8bit
@@ -234,7 +234,7 @@ def test_models_that_do_not_match_are_rejected_before_any_weights_are_read(
 def test_a_model_with_missing_weights_is_not_completed_at_random(
     tmp_path: Path, sentences: Sentences
 ):
-    """transformers would fill them with random numbers."""
+    """transformers would fill the missing weights with random numbers."""
     folder = saved(tmp_path / "t", llama(8), words(8))
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.norm.weight"]
@@ -282,7 +282,7 @@ def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
 
 
 def test_weights_keep_the_dtype_that_they_are_stored_in(tmp_path: Path):
-    """Those of a model whose passes can be compiled too: fp32 is not rounded to bf16."""
+    """This includes models whose passes can be compiled: fp32 is not rounded to bf16."""
     for dtype in (torch.float32, torch.bfloat16):
         folder = tmp_path / str(dtype)
         llama(9).to(dtype).save_pretrained(folder)
