@@ -1,4 +1,4 @@
-"""Targets on other engines than vLLM: the same tokens, by each engine's own questions."""
+"""Targets on engines other than vLLM: the same tokens, from each engine's own requests."""
 
 from __future__ import annotations
 

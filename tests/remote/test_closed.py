@@ -1,4 +1,4 @@
-"""Closed models: what is said of their names, and the verb `guess`."""
+"""Closed models: errors about their names, and the verb `guess`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""llama.cpp's own server, a real engine that is there in every test run."""
+"""llama.cpp's own server, a real engine in every test run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from specviz.runs.identities import check_trace
 
 DRAFT = Path(__file__).resolve().parents[2] / "assets" / "pair" / "draft"
 
-TIED = 1e-3  # nats: far above the rounding of fp32 in other kernels, far below a real preference
+TIED = 1e-3  # nats: far above the rounding of other fp32 kernels, far below a real preference
 
 
 def assert_same_or_tied(pair: Pair, text: str, ours: Sequence[int], theirs: Sequence[int]) -> None:
-    """Both engines are greedy: where their texts part, the target has two first choices."""
+    """Assert that two greedy texts are equal or diverge at a tie of the target."""
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), None)
     if same is None:
         return
@@ -56,7 +56,7 @@ def test_it_writes_the_greedy_text_of_the_same_target_here(
 def test_as_a_target_it_judges_drafts_of_this_machine(
     llama_cpp: Callable[..., LlamaServer], gguf_pair: tuple[Path, Path], in_a_file: bool
 ) -> None:
-    """The draft is a folder, or a GGUF file."""
+    """The draft is a folder or a GGUF file."""
     local = load_pair("builtin")
     draft = gguf_pair[1] if in_a_file else DRAFT
     pair = load_pair(f"{llama_cpp().url}#target+{draft}")

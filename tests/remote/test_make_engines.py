@@ -1,6 +1,6 @@
-"""The checks of `make engines`: they pass on the right target, and fail on a wrong one.
+"""The checks of `make engines`: they pass with the right target and fail with a wrong one.
 
-Those marked `engines` run against servers of the built-in target that are named in ENGINES, such as
+Tests marked `engines` run against the servers of the built-in target in ENGINES, for example
 ENGINES="http://127.0.0.1:8000/v1 http://127.0.0.1:8001/v1".
 """
 
@@ -47,7 +47,7 @@ def right(local: Pair) -> Iterator[FakeServer]:
 
 @pytest.fixture(scope="module")
 def wrong(local: Pair) -> Iterator[FakeServer]:
-    """A server of the draft under the target's name."""
+    """A server that serves the draft under the target's name."""
     with fake_server(local.draft, local.tokenizer) as server:
         yield server
 
@@ -95,7 +95,7 @@ def test_llama_cpp_is_watched_as_it_speculates(llama_cpp: Callable[..., LlamaSer
     )
     assert one.passed and one.figures["accepted"] > 0, one.says
     assert one.says.endswith("as its counters say")
-    assert not other.passed and other.figures["drafted"] == 0  # nothing was there to be seen
+    assert not other.passed and other.figures["drafted"] == 0  # there was nothing to observe
 
 
 def test_llama_cpp_is_audited_as_it_speculates(llama_cpp: Callable[..., LlamaServer]) -> None:

@@ -1,4 +1,5 @@
-"""What real engines answered, against what stands for them in tests and what reads them."""
+"""Compare recorded answers of real engines with the fakes of the tests, and read them with our
+code."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ ANSWERED_WHOLE = [
 
 
 def shapes(value: Any, at: str = "") -> set[tuple[str, str]]:
-    """The places in a JSON value and the types of what is there; a list is one place."""
+    """The paths in a JSON value, each with the type of its value; all items of a list share one
+    path."""
     if isinstance(value, dict):
         inner = [(re.sub(r"\d+", "N", key), one) for key, one in value.items()]
         return {(at, "dict")}.union(*(shapes(one, f"{at}.{key}") for key, one in inner))
@@ -58,7 +60,7 @@ def test_the_server_of_other_tests_answers_as_vllm_did(name: str) -> None:
 
 
 def replaying() -> Server:
-    """A server that gives vLLM's recorded answers."""
+    """A server that replays vLLM's recorded answers."""
     kept = recorded("vllm")
     answers = {one["path"]: one for one in kept.values() if "path" in one}
     answers["/v1/completions"] = kept["several prefixes"]

@@ -1,6 +1,7 @@
-"""A target on a server: the same tokens as of the same target here, and a sentence for each fault.
+"""A target on a server: the same tokens as with the same target on this machine, and a sentence for
+each fault.
 
-The server of these tests speaks the protocol as vLLM 0.32.0 does.
+The server of these tests speaks the protocol like vLLM 0.32.0.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def test_it_writes_what_the_same_target_writes_here(
         assert emitted_ids(ours) == emitted_ids(theirs)
         assert [len(r.emitted) for r in ours] == [len(r.emitted) for r in theirs]
     least = server.asked[-1]["logprobs"]
-    assert least == (VOCAB if settings.top_p < 1 else 5)  # no more than is needed
+    assert least == (VOCAB if settings.top_p < 1 else 5)  # no more than needed
     widths = {len(asked["prompt"]) for asked in server.asked}
     assert widths <= set(range(1, settings.gamma + 2)) and settings.gamma + 1 in widths
 
@@ -107,7 +108,7 @@ def test_a_race_is_a_trace_that_says_what_it_is(
     assert trace.header.streaming_rate is not None
     said = "\n".join(metric_lines(trace))
     assert "kB and" in said and "tokens/s by itself" in said and "per request, and says" in said
-    # A card shows what the server listed, and nothing that was made up.
+    # A card shows only probabilities that the server listed.
     for r in trace.rounds:
         for token in r.drafted:
             listed = {choice.id: choice.probability for choice in token.top_p}
@@ -116,7 +117,8 @@ def test_a_race_is_a_trace_that_says_what_it_is(
 
 
 def test_the_law_is_kept_whatever_the_draft() -> None:
-    """With whole distributions, and with nothing but the server's draws."""
+    """The server lists whole distributions, or only a part of them, so that its draws must
+    decide."""
     chains = [mini(4, seed=seed, spread=2.0, decay=0.0, max_position_embeddings=4000)
               for seed in (2, 3)]  # fmt: skip
     local = pair_of(*chains)
@@ -151,7 +153,7 @@ def test_a_server_that_draws_makes_a_run_exact_and_says_what_is_unknown(
         again = emitted_ids(speculate(pair, "hello", SAMPLED))
         assert again == [t.id for r in trace.lane("speculative") for t in r.emitted]
         assert len(seeds) > 10
-        assert [*speculate(pair, "hello", GREEDY)]  # by lists
+        assert [*speculate(pair, "hello", GREEDY)]  # from its lists
         with sentences.raises(PairError):
             [*speculate(pair, "hello", replace(SAMPLED, verdict="block"))]
         with sentences.raises(PairError):
@@ -190,7 +192,7 @@ def test_another_tokenizer_is_refused_before_the_first_round(
     shifted = byte_level(VOCAB, special=["<new>"])
     with fake_server(target, shifted) as server, sentences.raises(PairError):
         remote_pair(server, draft)
-    assert len(server.asked) == 1  # only what it can do was asked
+    assert len(server.asked) == 1  # the server was asked only for its capabilities
 
 
 def answered(status: int, body: Any, **headers: str) -> Callable[[Any], bool]:
@@ -269,7 +271,7 @@ def test_faults_of_the_way_to_a_server(
     with sentences.raises(ServerError):
         Server(server.url.replace("http:", "https:")).ask("models")
     server.fault = None
-    # The operator's own server has no address in sentences that visitors may read.
+    # Sentences that visitors may read do not name the address of the operator's own server.
     monkeypatch.setenv("SPECVIZ_REMOTE", f"{server.url}#target+draft")
     with sentences.raises(ServerError):
         Server(server_address(server.url)).ask("nothing")
@@ -284,7 +286,7 @@ def test_faults_of_the_way_to_a_server(
 def test_attaching_asks_a_server_only_what_the_run_needs(
     target: Any, draft: Path, sentences: Sentences
 ) -> None:
-    """vLLM 0.32.0 on a processor, when it speculates, ends its engine over a top-k of 1."""
+    """When vLLM 0.32.0 speculates on a processor, a top-k of 1 ends its engine."""
     with fake_server(target, byte_level(VOCAB), Mortal) as server:
         pair = remote_pair(server, draft)
         assert [*speculate(pair, "hello", GREEDY)]
@@ -302,7 +304,7 @@ def test_attaching_asks_a_server_only_what_the_run_needs(
 def test_a_server_that_stops_answering_leads_to_its_log(
     target: Any, draft: Path, sentences: Sentences
 ) -> None:
-    """One that speculates without saying so."""
+    """The server speculates without saying so."""
     with fake_server(target, byte_level(VOCAB), Mortal, most=20, counted=None) as server:
         pair = remote_pair(server, draft)
         for settings in (SAMPLED, GREEDY):
@@ -317,7 +319,7 @@ def test_a_key_goes_to_the_address_it_belongs_to(
     monkeypatch.setenv("SPECVIZ_REMOTE_KEY", KEY)
     with fake_server(target, byte_level(VOCAB), key=KEY) as server:
         named = f"{server.url}#target+{draft}"
-        assert load_pair(named).target is not None  # the user's own key, and address
+        assert load_pair(named).target is not None  # the user's own key and address
         monkeypatch.setenv("SPECVIZ_REMOTE", "http://10.0.0.1:8000/v1#big+small")
         with sentences.raises(ServerError):
             load_pair(named)

@@ -1,6 +1,7 @@
-"""A server that speculates by itself, watched: rounds as far as it tells them, and nothing made up.
+"""A watched server that speculates by itself: its rounds as far as it reports them, and nothing
+invented.
 
-The servers replay streams that vLLM 0.32.0 and llama.cpp's server gave.
+The servers replay recorded streams of vLLM 0.32.0 and of llama.cpp's server.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ TURNS = [
 
 
 def test_a_server_puts_turns_into_its_own_template(vllm: Replay, sentences: Sentences) -> None:
-    """vLLM gives their ids, which it is asked to go on from; llama.cpp gives their text."""
+    """vLLM returns the ids of the turns, which it then continues; llama.cpp returns their text."""
     pair = load_pair(f"{vllm.url}#target")
     header = checked([*race(pair, TURNS, TWELVE)]).header
     assert vllm.asked[-1]["prompt"] == [47, 1398, 628] == list(header.prompt_ids)
@@ -82,7 +83,7 @@ def outcomes(r: Round) -> str:
 
 
 def checked(events: list[Event]) -> Trace:
-    """The trace, read back as a stranger's file."""
+    """Make the trace and check that it is equal when read back as a stranger's file."""
     trace = Trace.from_events(events)
     again = read_recording(json.dumps(trace.to_dict()).encode())
     assert again == trace
@@ -126,7 +127,7 @@ def test_what_vllm_told_at_its_end_takes_the_place_of_its_chunks(
         None,
     )
     seconds = {lane: trace.lane(lane)[-1].clock for lane in trace.lanes}
-    # The first token came from reading the prompt: 11 tokens took the time.
+    # The first token came from the prefill, so the time is that of 11 tokens.
     assert m.tokens_per_second[BASELINE] == pytest.approx(11 / seconds[BASELINE])
     assert m.speedup == pytest.approx(seconds[BASELINE] / seconds[SPECULATIVE])
     assert trace.end is not None and trace.end.identical and trace.end.compared == 12
@@ -141,7 +142,7 @@ def test_without_details_a_chunk_is_a_step_and_alpha_is_unknown(
     vllm: Replay, sentences: Sentences
 ) -> None:
     vllm.chunks = [c for c in vllm.chunks if isinstance(c, str) or c["choices"]]
-    vllm.counted = (4, 20, 9)  # somebody else used it too
+    vllm.counted = (4, 20, 9)  # somebody else used the server too
     trace = checked(watched(vllm))
     assert trace.lanes == (SPECULATIVE,) and trace.text(SPECULATIVE) == TEXT
     m = compute_metrics(trace)
@@ -181,9 +182,9 @@ def chunks_of(*lengths: int) -> list[Step]:
         ((1, 4, 1), (5, 5), (3, 0), [1, 4, 1]),
         ((1, 5), (5, 5), (3, 0), [1, 4, 1]),  # two steps in one chunk
         ((1, 4, 2), (5, 5), (3, 4), [1, 4, 2]),  # cut by the end
-        ((1, 1, 3, 1), (2,), (2,), [1, 1, 3, 1]),  # n-grams found something once
-        ((1, 1, 1, 3), (2, 2), (0, 2), None),  # what was refused may be before either of two
-        ((1, 4, 1), (5, 5), (2, 0), None),  # the sum is not the text
+        ((1, 1, 3, 1), (2,), (2,), [1, 1, 3, 1]),  # n-grams matched once
+        ((1, 1, 1, 3), (2, 2), (0, 2), None),  # rejected drafts of either step
+        ((1, 4, 1), (5, 5), (2, 0), None),  # the sum does not match the text
         ((1, 4, 1), (2, 5), (3, 0), None),  # more accepted than drafted
         ((1, 4), (5, 5), (3,), None),
         ((1,), (5,), (3,), None),

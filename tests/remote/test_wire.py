@@ -1,4 +1,4 @@
-"""What comes from a server is read by the rules of its form, wherever the server stands."""
+"""Answers of servers are read by the rules of their format, wherever the server is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from specviz.sides.served.adapters import Completions, LlamaTarget
 from specviz.sides.watched.engines import LlamaEngine, LlamaReader, VllmEngine
 
 SEPARATORS = "a\u2028b\u2029c\x85d\x0ce\x0bf\x1cg\x1dh\x1ei"
-"""What `str.splitlines` takes for ends of lines, and no stream does."""
+"""Characters that end a line for `str.splitlines`, but not in a stream."""
 
 TEXTS = ["plain", SEPARATORS, "\u2028", "«Привет»\x85", ""]
 
@@ -31,8 +31,8 @@ Body = dict[str, Any] | None
 
 
 def server_of(answer: Callable[[str, Body], Any], path: str = "/v1") -> Server:
-    """A server at a path. answer: bytes of a stream, or a value, to (path, body); raises `KeyError`
-    for what it does not know."""
+    """A server at a path. answer: (path, body) -> the bytes of a stream, or a value; it raises
+    `KeyError` for unknown requests."""
 
     def handle(request: httpx.Request) -> httpx.Response:
         body = orjson.loads(request.content) if request.content else None
@@ -58,7 +58,7 @@ def streamed(raw: bytes) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_a_text_of_any_characters_arrives_whole(end: str, mark: str):
-    """Ends of lines are a line feed, a carriage return, or both, and no other characters."""
+    """A line ends with a line feed, a carriage return or both, and with no other character."""
     chunks = [{"text": text} for text in TEXTS]
     lines = []
     for chunk in chunks:
@@ -89,7 +89,8 @@ def test_lines_are_the_same_however_a_stream_is_cut():
 
 
 def test_a_line_is_told_as_soon_as_it_has_ended():
-    """A chunk's time is its own: a line that ends with a carriage return waits for nothing."""
+    """Each chunk has its own time: a line that ends with a carriage return does not wait for more
+    bytes."""
 
     def pieces() -> Iterator[bytes]:
         for piece in (b"data: 1\r", b"\n\r", b"\ndata: 2\n\n"):
@@ -128,7 +129,7 @@ def test_an_answer_may_begin_with_a_mark_of_the_byte_order():
     ("path", "prefix"), [("/v1", ""), ("/v1/", ""), ("/llm/v1", "/llm"), ("/a/b/v1/", "/a/b")]
 )
 def test_all_addresses_of_a_server_lie_below_its_path(path: str, prefix: str):
-    """As with llama.cpp's `--api-prefix`, or behind a reverse proxy."""
+    """The server is llama.cpp's with `--api-prefix`, or is behind a reverse proxy."""
     fake = FakeServer(llama(300), byte_level(300), counted=3)
     asked = set()
 
@@ -154,7 +155,7 @@ def test_a_path_without_a_version_is_a_prefix_too():
 
 
 def test_what_a_proxy_keeps_back_is_named(sentences: Sentences):
-    """The address is right, so the sentence does not blame it."""
+    """The address is correct, so the sentence does not blame it."""
 
     def only_the_interface(path: str, body: Body) -> Any:
         return {"/llm/v1/models": {"data": [{"id": "target"}]}}[path]
@@ -165,7 +166,7 @@ def test_what_a_proxy_keeps_back_is_named(sentences: Sentences):
 
 
 class Router:
-    """As llama.cpp's server in front of several models: each question names one of them."""
+    """Imitate llama.cpp's server in front of several models, where each request names a model."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
