@@ -30,7 +30,7 @@ def trace() -> Trace:
 def test_the_figures_show_the_points_of_the_run(trace: Trace) -> None:
     points = series(trace.rounds)
     drawn = figures(trace)
-    assert list(drawn) == [name for name in CHARTS if name != "requests"]  # its target is here
+    assert list(drawn) == [name for name in CHARTS if name != "requests"]  # its target is local
     for name, figure in drawn.items():
         assert [{"x": list(line.x), "y": list(line.y)} for line in figure.data] == points[name]
         assert figure.layout.title.text == CHARTS[name]
@@ -74,7 +74,7 @@ def test_style_sheets_name_no_colour_of_their_own() -> None:
 
 
 def _contrast(one: str, other: str) -> float:
-    """Contrast ratio of two colours as WCAG 2 defines it."""
+    """The contrast ratio of two colours, as WCAG 2 defines it."""
     high, low = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 

@@ -46,7 +46,7 @@ def samples(pair: Pair, count: int) -> list[list[tuple[int, ...]]]:
 
 @pytest.fixture(scope="module")
 def of_the_target(pair: Pair) -> list[tuple[int, ...]]:
-    """What the target alone draws; no verdict has a part in it."""
+    """Draws of the target alone, without a verdict."""
     return drawn(pair, BASELINE, 300)
 
 
@@ -70,7 +70,7 @@ def test_a_sampler_that_accepts_too_often_is_detected(
 def test_draws_repeat_with_their_seed_and_differ_between_lanes(pair: Pair) -> None:
     ours, theirs = samples(pair, 20)
     assert samples(pair, 20) == [ours, theirs]
-    assert ours != theirs  # both would draw the same first tokens from the same uniforms
+    assert ours != theirs  # with the same uniforms their first tokens would be equal
     other = Settings(gamma=3, temperature=1.0, seed=4)
     assert drawn(pair, SPECULATIVE, 20, other) != ours
     assert {len(ids) for ids in ours} == {2}
@@ -80,7 +80,7 @@ def test_the_statistic_and_its_tail_are_pearsons() -> None:
     counts = ((60, 45), (30, 35), (10, 20))
     a, b = ([(i,) for i, one in enumerate(counts) for _ in range(one[lane])] for lane in (0, 1))
     compared = two_sample_chi_square(a, b)
-    # Both lanes drew as often, so half of an outcome's draws are expected of each.
+    # Both lanes drew equally often, so half of an outcome's draws are expected from each.
     statistic = sum((n - sum(one) / 2) ** 2 / (sum(one) / 2) for one in counts for n in one)
     assert compared.statistic == pytest.approx(statistic)
     assert compared.degrees == 2
@@ -121,7 +121,7 @@ def queue_of(pair: Pair) -> RunQueue:
 
 
 def functions_of(queue: RunQueue) -> list[Any]:
-    """What begins an experiment, asks for its news, and ends it, as the page calls them."""
+    """The page's functions to begin an experiment, to ask for its news, and to end it."""
     (begin, *_), (_, ask, end, *_) = question_functions(queue, "toy"), delivery_functions(queue)
     return [answering(one) for one in (begin, ask, end)]
 

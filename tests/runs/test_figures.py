@@ -1,5 +1,5 @@
-"""The figures of small runs are those that were worked out by hand; table.test.js reads the same
-table for the page."""
+"""The figures of small runs equal those worked out by hand. table.test.js checks the page against
+the same table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = {"name": "toy", "parameters": 1, "form": "eager"}
 
 
 def run_of(case: dict[str, Any]) -> Trace:
-    """The run that a case describes."""
+    """Build the run of a case."""
     lanes = case.get("lanes", [SPECULATIVE])
     header = Header(
         prompt="",

@@ -1,4 +1,4 @@
-"""A run as one HTML file: it is complete, and safe whatever the texts contain."""
+"""A run as one HTML file: it is complete, and safe with any texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MALICIOUS = "</script><script>alert(1)</script><!--<img src=x onerror=alert(2)>{
 
 
 def inside(page: str, name: str) -> str:
-    """The text of the element with this id."""
+    """The text of the script element with the id `name`."""
     found = re.search(rf'<script type="[\w/]+" id="{name}">(.*?)</script>', page, re.DOTALL)
     assert found, name
     return found.group(1)
@@ -47,12 +47,12 @@ def test_the_page_holds_the_whole_run() -> None:
 
 
 def packed_trace(page: str) -> Trace:
-    """The run in a small player."""
+    """The trace inside a small player."""
     packed = base64.b64decode(inside(page, "packed-trace"))
     return Trace.from_dict(json.loads(gzip.decompress(packed)))
 
 
-# All else of a small player is the same for every run.
+# Everything else in a small player is the same for every run.
 LARGEST = sorted(RECORDINGS.glob("*.json.gz"), key=lambda path: path.stat().st_size)[-3:]
 
 
@@ -101,7 +101,7 @@ def reader() -> Iterator[FileReader]:
 
 @pytest.fixture
 def taken_away(reader: FileReader) -> Callable[[str, str], dict[str, Any]]:
-    """What the browser reads when it asks for a run as a file of a form."""
+    """A function that returns the page's answer to a request for a run in a file format."""
 
     def ask(form: str, trace: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(reader.answer(form, trace.encode("utf-8", "replace")))

@@ -1,4 +1,4 @@
-"""An invalid recording is rejected with one sentence, and with nothing else."""
+"""An invalid recording is rejected with exactly one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MEASURED = {
     "accepted against the draw",
 }
 BY_TURNS = {"rounds swapped", "unknown lane", "past the length"}
-"""Where the fault is depends on which lane was the faster one."""
+"""The position of the fault depends on which lane was faster."""
 
 
 def test_there_are_more_than_eighty_invalid_files():
@@ -96,7 +96,7 @@ def test_a_zip_bomb_is_never_unpacked(sentences: Sentences):
 
 
 def tiny() -> bytes:
-    """The values of a short run."""
+    """The JSON of a short run."""
     return orjson.dumps(recorded(replace(SAMPLED, max_new_tokens=4, gamma=2)).to_dict())
 
 
@@ -116,7 +116,7 @@ JSON = st.recursive(
 
 
 def holders(value: Any) -> list[Any]:
-    """All lists and objects of some JSON values that hold anything."""
+    """All non-empty lists and objects inside a JSON value."""
     if not isinstance(value, (dict, list)) or not value:
         return []
     inner = value.values() if isinstance(value, dict) else value
@@ -177,12 +177,12 @@ def test_any_bytes_give_a_trace_or_a_sentence(noise: bytes, packed: bool, data: 
 
 
 def test_values_are_counted_before_they_are_read(sentences: Sentences):
-    """Two bytes of a file make a value of a hundred bytes in memory."""
+    """Two bytes of a file become a value of a hundred bytes in memory."""
     sentences(sentence(gzip.compress(b"[" + b"1," * MAX_VALUES + b"1,1]")))
 
 
 def test_a_great_many_faults_are_one_sentence(sentences: Sentences) -> None:
-    """Of each fault pydantic would write a report, and a file has room for millions."""
+    """pydantic would report each fault, and a file has room for millions."""
     data = values(SAMPLED)
     data["header"] |= {f"field {number}": number for number in range(5000)}
     sentences(sentence(orjson.dumps(data)))

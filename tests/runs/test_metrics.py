@@ -1,5 +1,5 @@
-"""The metrics of real runs, and the formulas that predict them. Those of small runs, worked out by
-hand, are in test_figures.py."""
+"""The metrics of real runs, and the formulas that predict them. test_figures.py has small runs with
+figures worked out by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COSTS = st.floats(0.001, 2.0)
 
 
 def predicted_speedup(alpha: float, gamma: int, c: float) -> float:
-    """Theorem 3.8."""
+    """The speed-up by theorem 3.8 of Leviathan et al. 2022."""
     return speedup_at(alpha, gamma, step=c, one=1.0, wide=1.0)
 
 
@@ -49,7 +49,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def traced(pair: Pair) -> Callable[[Settings], Trace]:
-    """The trace of a race with these settings, made once."""
+    """A function from settings to the trace of a race with them, which runs once."""
 
     @cache
     def trace_of(settings: Settings) -> Trace:
@@ -58,7 +58,7 @@ def traced(pair: Pair) -> Callable[[Settings], Trace]:
     return trace_of
 
 
-# No draw decides in a greedy run.
+# A greedy run does not depend on its seed.
 SEEDED = {
     f"{name}, seed {seed}": replace(settings, seed=seed)
     for name, settings in RUNS.items()
@@ -82,7 +82,8 @@ def test_the_counts_add_up_in_every_run(traced: Callable[[Settings], Trace], set
 
 
 def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    """tau tokens cost gamma draft steps and one pass; measured and predicted values agree."""
+    """tau tokens cost gamma draft steps and one target pass; measured and predicted values
+    agree."""
     time = VirtualTime()
     monkeypatch.setattr("specviz.core.clock.time", time)
     twins = pair_of(time.charge(mini(9), TARGET), time.charge(mini(9), DRAFT))
@@ -100,7 +101,7 @@ def test_with_known_costs_the_speedup_is_known(pair: Pair, monkeypatch: pytest.M
 
 
 def random_round(index: int, gamma: int, alpha: float, dice: random.Random) -> Round:
-    """A round whose drafts are accepted independently with probability alpha."""
+    """Draw a round whose drafts are accepted independently with probability alpha."""
     kept = next((i for i in range(gamma) if dice.random() >= alpha), gamma)
     names = ["accepted"] * kept + ["rejected"] * (kept < gamma) + ["ignored"] * gamma
     drafted = [Token(1, "", name) for name in names[:gamma]]  # type: ignore[arg-type]
@@ -109,7 +110,8 @@ def random_round(index: int, gamma: int, alpha: float, dice: random.Random) -> R
 
 
 def test_one_run_has_several_acceptance_rates(pair: Pair):
-    """At alpha 0.8 and gamma 5: 0.80 of the judged, 0.54 of the drafted, 3.69 a round."""
+    """With alpha 0.8 and gamma 5: 0.80 of the judged drafts, 0.54 of all drafts, 3.69 tokens a
+    round."""
     header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
     dice = random.Random(0)
     m = compute_metrics(Trace(header, [random_round(i, 5, 0.8, dice) for i in range(4000)]))

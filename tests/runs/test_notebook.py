@@ -1,4 +1,4 @@
-"""Runs in a notebook: what a cell shows of them, and what is printed where there is none."""
+"""Runs in a notebook: the output of a cell, and the printed lines outside a notebook."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pair() -> Pair:
 
 
 class Elements(HTMLParser):
-    """All elements of a text, with their attributes."""
+    """Collect all elements of an HTML text, with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Elements(HTMLParser):
 
 
 def page_in(cell: str) -> str:
-    """The page that the frame of a cell unpacks."""
+    """The page inside the frame of a cell."""
     ((tag, attributes),) = Elements(cell).found
     assert tag == "iframe"
     loader = attributes["srcdoc"] or ""
@@ -114,7 +114,7 @@ def test_outside_a_notebook_a_race_is_printed(
 
 
 class Cell:
-    """What a notebook's display was given, first and later."""
+    """A fake notebook cell that records everything that is displayed in it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, kernel: object = object()) -> None:
         self.shown: list[tuple[str, str]] = []

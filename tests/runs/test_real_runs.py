@@ -42,7 +42,7 @@ ENDS: dict[str, dict[str, Any]] = {
     "stopped": {"max_new_tokens": 60},
     "chat": {"max_new_tokens": 12, "chat": "on"},
 }
-LAYERS = {"num_hidden_layers": 3}  # some for early exits, and of sizes that compiled passes read
+LAYERS = {"num_hidden_layers": 3}  # enough for early exits; compiled passes can read their sizes
 
 
 @cache
@@ -61,7 +61,7 @@ def pair_for(end: str, seed: int) -> Pair:
 
 
 def run_of(pair: Pair, settings: Settings, end: str, prompt: Any = (1, 3, 1, 3)) -> Trace:
-    """A whole race, or one that was stopped after some rounds."""
+    """Run a whole race, or one that is stopped after some rounds."""
     events = race(pair, "w1 w3 w2" if end == "chat" else list(prompt), settings)
     if end != "stopped":
         return Trace.from_events(events)
@@ -71,7 +71,7 @@ def run_of(pair: Pair, settings: Settings, end: str, prompt: Any = (1, 3, 1, 3))
 
 def assert_passes(trace: Trace) -> None:
     assert read_recording(orjson.dumps(trace.to_dict())) == trace
-    # An old recording does not tell the models' contexts.
+    # Old recordings lack the models' context lengths.
     data = trace.to_dict()
     for model in (data["header"]["target"], *data["header"]["drafts"].values()):
         if model:
@@ -84,7 +84,7 @@ MIXES = all_pairs(end=ENDS, sampling=SAMPLINGS, drafter=drafter_names(), policy=
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_real_run_is_never_refused(end: str):
-    """Any two of an end, a sampling, a drafter and a policy meet in some run."""
+    """Any two values of end, sampling, drafter and policy occur together in some run."""
     pair = pair_for(end, seed=1)
     for seed, mix in enumerate(one for one in MIXES if one["end"] == end):
         values = {"drafter": mix["drafter"], "gamma_policy": mix["policy"], **ENDS[end]}
@@ -141,7 +141,7 @@ def test_runs_with_a_large_vocabulary_and_stray_bytes_are_never_refused():
 
 
 def test_twins_and_a_draft_that_never_agrees_are_never_refused():
-    """Where p equals q, and where both lists have one entry."""
+    """In these runs p equals q, or both lists have one entry."""
     target, other = scripted([1, 2, 3, 4, 5], 9), scripted([1, 5, 4, 3, 2], 9, seed=1)
     for draft, sampling in itertools.product((target, other), SAMPLINGS.values()):
         settings = Settings(gamma=3, max_new_tokens=20, **sampling)

@@ -1,4 +1,4 @@
-"""Saved recordings are read unchanged, and say where they come from."""
+"""Saved recordings are read unchanged, and name their origin."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def test_texts_of_any_script_are_read_unchanged(tmp_path: Path):
 
 
 def test_lanes_that_differ_are_read_unchanged(tmp_path: Path):
-    """As in half precision: the target's first two choices tie, and the lanes take another one."""
+    """As happens in half precision, the target's first two choices tie and the lanes choose
+    differently."""
     data = values(GREEDY)
     data["rounds"] = [r for r in data["rounds"] if r["lane"] == "speculative" or r["index"] < 5]
     last = [r for r in data["rounds"] if r["lane"] == "baseline"][-1]["last"]
@@ -215,7 +216,7 @@ def test_the_command_line_names_a_file_that_it_rejects(
 def test_a_file_that_cannot_be_replaced_is_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ):
-    """A disk that is full in the middle of writing takes nothing away."""
+    """A disk that fills up while a file is written does not damage the old file."""
     path = tmp_path / "run.json"
     recorded(GREEDY).save(path)
     before = path.read_bytes()

@@ -1,4 +1,4 @@
-"""A recording is run again: the same run is told as such, and an edited one is not."""
+"""Reruns of recordings: an honest recording is recognised as the same run, an edited one is not."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from specviz.runs.trace import SCHEMA, digest_of
 
 
 def is_builtin(path: Path) -> bool:
-    """Whether a recording is of the built-in pair; tests/pairs/test_gguf.py runs another again."""
+    """Whether a recording is of the built-in pair; tests/pairs/test_gguf.py reruns one of another
+    pair."""
     target = orjson.loads(gzip.decompress(path.read_bytes()))["header"]["target"]
     return bool(target["name"] == "target")
 
 
-FIRST = 5  # rounds of each lane, in which most edits of settings show
+FIRST = 5  # rounds of each lane: enough to expose most edits of settings
 
 RECORDINGS = [
     path for path in sorted((ASSETS / "recordings").glob("*.json.gz")) if is_builtin(path)
@@ -48,15 +49,15 @@ def builtin() -> Pair:
 
 @cache
 def usual_header() -> dict[str, Any]:
-    """The header of a recording that nobody edited."""
+    """The header of an unedited recording."""
     header: dict[str, Any] = read_recording(RECORDINGS[0].read_bytes()).to_dict()["header"]
     return header
 
 
 @cache
 def again(header: bytes, rounds: int | None = None) -> Trace:
-    """A second run of the built-in pair, made once for all edits that leave the settings alone.
-    rounds: of each lane, after which it is left; None for all."""
+    """Rerun the built-in pair, once for all edits that do not change the settings. rounds: the
+    number of rounds of each lane, None for all."""
     given = {"schema": SCHEMA, "header": orjson.loads(header), "rounds": [], "end": None}
     asked = Trace.from_dict(given).header
     if rounds is None:
@@ -88,12 +89,12 @@ def read(name: str) -> Trace | None:
 
 @cache
 def honest(path: Path) -> Rerun:
-    """What a second run of a recording as it is gives."""
+    """The rerun of an unedited recording."""
     return checked(read_recording(path.read_bytes()))
 
 
 def header_for(trace: Trace) -> bytes:
-    """The header of a second run: what it depends on is the recording's."""
+    """The header of a rerun: the fields that the run depends on are the recording's."""
     asked = Trace(trace.header).to_dict()["header"]
     same = ("prompt_ids", "lanes", "mode")
     return orjson.dumps({**usual_header(), **{name: asked[name] for name in same}})
@@ -104,8 +105,8 @@ def checked(trace: Trace) -> Rerun:
 
 
 def is_told_early(trace: Trace, original: Rerun) -> bool:
-    """Whether the first rounds alone are not those of a second run, which then need not go on.
-    original: the recording before its edit, run again."""
+    """Whether the first rounds alone differ from those of a rerun, which then can stop. original:
+    the rerun of the recording before its edit."""
     header = header_for(trace)
     if header == header_for(original.recorded):
         run = beginning(original.again, FIRST)

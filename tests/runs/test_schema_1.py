@@ -1,4 +1,4 @@
-"""Recordings of schema 1 are read as what they are in schema 2, or refused in a sentence."""
+"""Recordings of schema 1 are upgraded to schema 2, or rejected with a sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(data: dict[str, Any]) -> Trace:
 
 
 def named(data: dict[str, Any]) -> dict[str, Any]:
-    """The same run, its lane by a name of its own."""
+    """Rename the speculative lane of a run to "one"."""
     header, end = data["header"], data["end"]
     header |= {"lanes": {"one": header["settings"]}, "drafts": {"one": header["draft"]}}
     for by_lane in (header["prefill_seconds"], header["lane_threads"], end["reasons"]):

@@ -1,4 +1,4 @@
-"""The tables of a run match its rounds, and no cell is run as a formula."""
+"""The tables of a run match its rounds, and no cell can act as a formula."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rows(table: str) -> list[dict[str, str]]:
 
 
 def with_text(text: str) -> Trace:
-    """A run whose every token has this text."""
+    """A run in which every token has this text."""
     trace = recorded(SAMPLED)
     rounds = [
         replace(

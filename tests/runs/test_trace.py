@@ -105,7 +105,7 @@ def test_every_real_race_passes_the_checks_of_recordings(kind: str, mode: str, t
 
 
 def test_equal_traces_make_equal_files(trace: Trace, tmp_path: Path):
-    """So that a recording changes in version control only if the run did."""
+    """A recording then changes in version control only if its run did."""
     for name in ("one.json.gz", "two.json.gz"):
         trace.save(tmp_path / name)
     one, two = ((tmp_path / name).read_bytes() for name in ("one.json.gz", "two.json.gz"))
@@ -203,7 +203,7 @@ def test_a_file_that_is_missing_or_cannot_be_written_is_named(trace: Trace, tmp_
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path to every value inside a JSON value."""
+    """The paths of all values inside a JSON value."""
     inner = value.items() if isinstance(value, dict) else ()
     inner = enumerate(value) if isinstance(value, list) else inner
     return [path, *(p for key, item in inner for p in places(item, (*path, key)))]
@@ -211,7 +211,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @cache
 def short_run() -> Trace:
-    """A short run: the fewer values it has, the more of them are damaged."""
+    """A short run: with fewer values, a larger share of them is damaged."""
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=6, seed=6)
     return Trace.from_events(race(random_pair(), [1, 3], settings))
 
@@ -267,7 +267,7 @@ def test_a_recording_may_have_every_field_of_an_event(event: Any, in_a_file: Any
 
 
 def test_words_are_kept_as_they_are(tmp_path: Path):
-    """Quotes, tags, line ends and other alphabets in prompt and text."""
+    """Prompt and text contain quotes, tags, line ends and other alphabets."""
     pair = random_pair(5, tokenizer=words(5))
     strange = '<img src=x> "&" \u2028 日本 🙂 \\ {{7*7}}'
     header, *rest = race(pair, [1], Settings(max_new_tokens=2))

@@ -1,4 +1,4 @@
-"""A terminal says why a ratio is uncertain; the figures are in test_figures.py."""
+"""The terminal says why a ratio is uncertain; test_figures.py checks the figures."""
 
 from __future__ import annotations
 
