@@ -1,4 +1,4 @@
-"""Distillation of a small pair that lies on disk, through the command line."""
+"""Distillation of a small pair on disk, through the command line."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_held_out_alpha_rises_and_the_saved_draft_opens(models: Path, distilled:
     model = AutoModelForCausalLM.from_pretrained(out)
     assert model.dtype == torch.bfloat16
     assert AutoTokenizer.from_pretrained(out).get_vocab() == words(VOCAB).get_vocab()
-    # The two folders on disk have the alphas that were reported.
+    # The folders on disk have the reported alphas.
     how = Writing(16, (END,), pad=END)
     for name, folder in (("before", models / "draft"), ("after", out)):
         pair = load_pair(f"{models / 'target'}+{folder}", dtype="float32", device="cpu")
@@ -100,7 +100,7 @@ def test_text_ends_with_its_first_end_and_only_what_was_written_counts(models: P
     for prompt, text in zip(prompts, texts, strict=True):
         assert text[: len(prompt)] == prompt and END not in text[:-1]
         assert text[-1] == END or len(text) == len(prompt) + 40
-    # Shorter prompts are padded on the left: that must not change what is written.
+    # Shorter prompts are padded on the left, which must not change the written text.
     alone = write(target, [prompts[1]], Writing(12), temperature=0.0, seed=0)
     assert write(target, prompts[:2], Writing(12), temperature=0.0, seed=0)[1] == alone[0]
     never = write(target, prompts, Writing(12, never=(9, END)), temperature=1.5, seed=0)

@@ -1,4 +1,4 @@
-"""A head that is trained on a target: its chains are those of drafting, and it learns."""
+"""Training of a head: its chains are those of drafting, and it learns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def target() -> torch.nn.Module:
 
 
 def test_the_chains_of_training_are_those_of_drafting(target: torch.nn.Module):
-    """A chain that begins at place i sees the true states up to i, and then its own outputs."""
+    """A chain that begins at position i sees the true states up to i, then its own outputs."""
     head = new_head(target, (1, 2, 3), torch.arange(0, 300, 2))
     ids = torch.randint(300, (1, PLACES + 1), generator=torch.Generator().manual_seed(0))
     states, _ = StateRows(target, (1, 2, 3))(ids[:, None])
@@ -118,7 +118,7 @@ def test_states_are_read_once_and_are_the_same_again(target: torch.nn.Module, tm
             setattr(reads._reader, size, getattr(reader, size))
         for found, true in zip(reads(given[[2, 0]]), wanted, strict=True):
             for place, (row, n) in enumerate(((2, 4), (0, 5))):
-                # A processor may round a product of two rows in another way than one of three.
+                # A processor may round a product of two rows differently from one of three.
                 torch.testing.assert_close(found[place, :n], true[row, :n], rtol=0, atol=0.25)
 
 
@@ -127,7 +127,7 @@ def test_tokens_without_a_mark_are_not_learnt(target: torch.nn.Module):
     loss = ChainLoss(target, head, StateRows(target, (1, 2, 3)))
     rows = torch.from_numpy(marked_rows([[5, 6, 7]], [[5, 6, 7, 8, 9]], 9, 0).astype(np.int64))
     other = rows.clone()
-    other[0, 0, 5:] = 11  # behind the last that counts
+    other[0, 0, 5:] = 11  # after the last marked token
     assert loss(head, rows).item() == loss(head, other).item()
     rows[0, 1, 2] = 1
     assert loss(head, rows).item() != loss(head, other).item()
