@@ -1,4 +1,4 @@
-"""A worker in a process of its own, which can run tasks that misbehave."""
+"""A worker in a separate process, which can run tasks that misbehave."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from specviz.worker.client import ProcessWorker
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[ProcessWorker]:
-    """Its processes are forked from one with the libraries; `test_the_process_ends_with_the_page`
-    and the tests of whole pages start them as users do."""
+    """A worker whose processes are forked from one with the libraries.
+    `test_the_process_ends_with_the_page` and the tests of whole pages start them as users do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "subprocess", SimpleNamespace(Popen=ForkedProcess, PIPE=None))
         worker = ProcessWorker()

@@ -62,7 +62,7 @@ def told(queue: RunQueue, run: Run) -> list[dict[str, Any]]:
 
 
 def reasons_in(heard: list[dict[str, Any]]) -> set[str]:
-    """Why the lanes ended, whichever of the last deltas says so."""
+    """The reasons why the lanes ended, from the last delta that has them."""
     ends = [delta["end"] for delta in heard if "end" in delta]
     return set(ends[-1]["reasons"].values()) if ends else set()
 
@@ -72,7 +72,7 @@ def rounds_in(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def pulled(queue: RunQueue, run: Run, until: Callable[[dict[str, Any]], Any]) -> Iterator[str]:
-    """The rest of a run's deltas, after one of which `until` is true."""
+    """Read a run's deltas up to the first for which `until` is true, and return the stream."""
     stream = deltas(queue, run)
     next(text for text in stream if until(json.loads(text)))
     return stream
@@ -94,7 +94,7 @@ def test_a_fault_in_a_pass_is_a_sentence_and_what_was_there_stays(
     (process,) = results(worker, "tell_process")
     queue = queue_over(worker)
     heard = told(queue, run_of(task=FaultyRace(fault, 12, LONG)))
-    sentences(heard[-1]["error"], measured=True)  # the round is one of the faster lane
+    sentences(heard[-1]["error"], measured=True)  # the faster lane's round failed
     assert "Traceback" not in json.dumps(heard)
     assert len(rounds_in(heard)) >= 12
     again = told(queue, run_of(task=FaultyRace("none", 0, replace(LONG, max_new_tokens=12))))
@@ -104,7 +104,8 @@ def test_a_fault_in_a_pass_is_a_sentence_and_what_was_there_stays(
 
 
 def test_no_round_that_was_computed_is_lost_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One lane's round is held back until the other's clock passes it; that lane may fail."""
+    """A lane's round is held back until the other lane's clock passes it, and the other lane may
+    fail."""
     whole, computed = LaneRun.round, []
 
     def counted(run: LaneRun) -> Round:
@@ -157,7 +158,7 @@ def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -
     queue.stop("one")  # pressed twice
     began = time.monotonic()
     rest = [json.loads(text) for text in stream]
-    assert time.monotonic() - began < 60  # without the stop, the silence would end it: 300 s
+    assert time.monotonic() - began < 60  # without the stop, it would end after 300 s of silence
     assert reasons_in(rest) == {"stopped"}
     assert "error" not in rest[-1]
     assert until(lambda: run.over)
@@ -165,7 +166,7 @@ def test_a_pass_that_never_ends_does_not_outlast_a_stop(worker: ProcessWorker) -
 
 
 def test_an_early_stop_keeps_the_process_and_its_pair(worker: ProcessWorker) -> None:
-    """Lanes warm up in eight passes of 0.3 s, and tell nothing meanwhile."""
+    """Lanes warm up in eight passes of 0.3 s, without any event meanwhile."""
     (process,) = results(worker, "tell_process")
     queue = queue_over(worker, Limits(stop_seconds=1.2))
     run = run_of(task=FaultyRace("very slow", 0, LONG))
@@ -183,7 +184,7 @@ def test_a_process_is_not_replaced_sooner_than_a_new_one_would_have_its_pair(
     queue = queue_over(worker, Limits(stop_seconds=0.01))
     run = run_of(task=FaultyRace("very slow", 2, LONG))
     stream = pulled(queue, run, lambda delta: delta.get("rounds"))
-    queue._load_seconds = 60.0  # that this pair took
+    queue._load_seconds = 60.0  # the load time of this pair
     queue.stop("one")
     assert reasons_in([json.loads(text) for text in stream]) == {"stopped"}
     assert until(lambda: run.over)
@@ -236,7 +237,7 @@ def test_nobody_waits_for_the_load_of_a_visitor_who_left(worker: ProcessWorker) 
         queue, run_of("one", task=Odd("load_for_ever", "slow")), lambda d: LOADING in str(d)
     )
     stream.close()  # type: ignore[attr-defined]
-    assert queue.current is not None  # it did not wait for the end of the load
+    assert queue.current is not None  # closing did not wait for the end of the load
     other = told(queue, run_of("two", task=FaultyRace("none", 0, Settings(max_new_tokens=4))))
     assert reasons_in(other) == {"length"}
 
@@ -250,7 +251,7 @@ def test_a_load_goes_on_for_the_next_who_wants_the_pair(
     first = run_of("one", task=Odd("load_until_told", str(here)))
     stream = pulled(queue, first, lambda delta: LOADING in str(delta))
     queue.stop("one")
-    assert json.loads(list(stream)[-1])["over"]  # who pressed Stop does not wait for it
+    assert json.loads(list(stream)[-1])["over"]  # Stop does not wait for the load
     assert not first.over
     next_one = run_of("two", task=Odd("chatter", str(here)))
     stream = pulled(queue, next_one, lambda delta: "ahead" in str(delta))
@@ -288,7 +289,7 @@ def test_a_stop_that_comes_before_its_task_begins_is_heard(worker: ProcessWorker
 
 
 class Deadly:
-    """A worker whose first task ends its thread, in a way that nothing should."""
+    """A worker whose first task ends its thread with SystemExit."""
 
     def __init__(self) -> None:
         self.tasks = 0
@@ -327,7 +328,7 @@ def test_a_dead_queue_thread_is_replaced() -> None:
         ctypes.c_ulong(victim.ident or 0), ctypes.py_object(SystemExit)
     )
     rest = [json.loads(text) for text in stream]
-    assert rest[-1]["error"] == FAILED  # the run's own thread went: its rounds were told
+    assert rest[-1]["error"] == FAILED  # its thread ended, after its rounds arrived
     del queue._do
     waiting.join(60)
     assert not waiting.is_alive()
@@ -430,7 +431,7 @@ def _sequential(pair: Any, prompt: Any, settings: Settings) -> Any:
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """Within it, a file that grows beyond so many bytes is an error, as on a full disk."""
+    """Make any file that grows beyond `size` bytes an error inside the block, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

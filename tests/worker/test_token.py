@@ -1,4 +1,4 @@
-"""Whose models the operator's token opens."""
+"""The operator's token: the models that it gives access to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPEN, NAMED = "gpt2-xl-gpt2", "owner/private+owner/draft"
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """The token of each request that reading a model would make, and whether there is one."""
+    """The token of each request that loading a model would send, if there is one."""
     tokens: list[str | None] = []
 
     def asked(*_: Any, **__: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The models' own process: it gives the same runs, stops when told, and is replaced when lost."""
+"""The models' process: it gives the same runs, stops when told, and is replaced when lost."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_reader_that_fails_leaves_nothing_for_the_next(worker: ProcessWorker) 
 
 
 def test_a_run_that_nobody_reads_on_leaves_nothing_for_the_next(worker: ProcessWorker) -> None:
-    """Not even if its generator is still held, and is read on later."""
+    """This holds even if its generator is kept and read later."""
     held = worker.run(Odd("count_for_ever"))
     assert next(item for item in held if item is not None) == 0
     (process,) = results(worker, "tell_process")
@@ -117,7 +117,7 @@ def test_the_caller_hears_something_while_no_result_comes(worker: ProcessWorker)
     assert [next(run) for _ in range(6)].count(None) >= 5
     assert worker._process is not None and worker._process.is_alive()
     run.close()
-    assert not worker._process.is_alive()  # nobody waits for what hangs there
+    assert not worker._process.is_alive()  # nobody waits for the hanging task
     assert results(worker, "chatter") == ["heard"]
 
 
@@ -187,7 +187,7 @@ def test_a_local_worker_has_the_same_sentences() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "getpriority"), reason="this system has no such priorities")
 def test_a_process_may_step_back_for_others() -> None:
-    """As the doctor's does: a race that is measured meanwhile keeps its cores."""
+    """The doctor's process does: a race measured at the same time keeps its cores."""
     worker = ProcessWorker(nice=1)
     worker.start()
     try:

@@ -62,7 +62,7 @@ def devices() -> Iterator[Devices]:
 
 @pytest.fixture(scope="module")
 def ask(devices: Devices, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    """Have a task done in a process that believes to be on ZeroGPU; what came of it."""
+    """Run a task in a process that believes to be on ZeroGPU, and return the outcome."""
     folder = tmp_path_factory.mktemp("zerogpu")
     environment = {
         "SPACES_ZERO_GPU": "true",
@@ -144,11 +144,11 @@ class TestLentGpu:
         assert ask("race")["came"][-1] == "End"
 
     def test_something_is_heard_every_tenth_of_a_second(self, ask: Ask) -> None:
-        ask("race")  # the process is there now
+        ask("race")  # the process exists now
         told = ask("race", "take long", settings={"max_new_tokens": 4})
         assert len(told["beats"]) > len(told["came"])
         late = sorted(told["beats"])
-        assert late[len(late) // 2] < 0.1  # the slowest would tell how busy the machine is
+        assert late[len(late) // 2] < 0.1  # the slowest only shows how busy the machine is
 
     def test_a_call_is_cancelled_between_two_yields(self, ask: Ask, devices: Devices) -> None:
         began = time.monotonic()
@@ -198,7 +198,7 @@ class TestSeconds:
 
     def test_the_sum_is_that_of_the_formula(self) -> None:
         cost = CostEstimate(target=0.01, draft=0.0, start=6.0)
-        # 6 s start, 4 s warm-up, 100 tokens in two lanes, three readings of nothing
+        # 6 s start, 4 s warm-up, 100 tokens in two lanes, three empty prefills
         assert call_seconds(TASK, cost, 0) == pytest.approx(12.03)
 
     def test_nobody_asks_for_more_than_a_day_has(self) -> None:
@@ -218,7 +218,7 @@ class TestSeconds:
         pair = SimpleNamespace(target=model(32, 8 * 10**9), draft=model(16, 10**9), head=None)
         cost = CostEstimate.of(pair)
         assert cost.target > 2 * cost.draft
-        assert cost.start > 10  # 18 GB have to be moved
+        assert cost.start > 10  # 18 GB must be moved
 
 
 QUOTA = (
@@ -247,7 +247,7 @@ def test_sentences_hold_nothing_of_the_service_but_the_time(
 
 
 class Slow:
-    """A task of some results, each of which takes a while."""
+    """A task with several slow results."""
 
     def __init__(self, count: int, seconds: float, error: Exception | None = None) -> None:
         self.count, self.seconds, self.error = count, seconds, error
