@@ -1,4 +1,4 @@
-"""Marks by folder, and the order of files when several processes share them."""
+"""Mark tests by folder, and order files for several processes."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import forked_page
 import forked_process
 import pytest
 
-# Before torch is imported: the tests of both workers would otherwise fight for the cores.
+# Set before torch is imported: otherwise the test processes would compete for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# And threads that share a pass do not sleep while a run goes on; tests of them ask for some.
+# Threads that share a pass do not sleep during a run; tests of them ask for some.
 os.environ.setdefault("SPECVIZ_THREADS", "1")
-# Before triton is imported: without a GPU its kernels run in NumPy, on tensors of the host.
+# Set before triton is imported: without a GPU its kernels run in NumPy, on tensors of the host.
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
-# No test speaks TLS; to read the world's certificates takes each of many clients 20 ms.
+# No test uses TLS, and reading all certificates takes each client 20 ms.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = os.devnull
-# Pages that tests start as programs open at once, also where a larger pair is installed.
+# Pages that tests start as programs open at once, even if a larger pair is installed.
 os.environ.setdefault("SPECVIZ_PAIR", "builtin")
-# What other programs keep on this machine is no matter of tests.
+# Models of other programs on this machine must not affect tests.
 os.environ.setdefault("SPECVIZ_LOCAL_MODELS", "0")
-# Nor does it matter whether a pair was fetched: those that want one ask `fetched_pair`.
+# Nor must fetched pairs: tests that need one ask `fetched_pair`.
 os.environ.setdefault(fetched_pair.OWN, str(fetched_pair.own_folder()))
 os.environ["SPECVIZ_MODELS"] = str(fetched_pair.NOWHERE)
 
-# Its fixtures start a real engine once per run, for tests of any folder.
+# Fixtures of these modules start a real engine once per run, for tests of any folder.
 pytest_plugins = ["llama_server", "llama_oracle", "sentences"]
 
 BROWSER = Path(__file__).parent / "browser"
@@ -40,24 +40,24 @@ OWN_PAGES = {
     *("test_below_a_path", "test_choosing_pairs", "test_injection", "test_lent_gpu"),
     *("test_page_faults", "test_real_journey"),
 }
-"""Browser tests that start servers of their own; those of a folder share one otherwise."""
+"""Browser tests that start their own servers; other tests of a folder share one."""
 FORKING = {"test_faults", "test_worker"}
 
 
 def hands_out(config: pytest.Config) -> bool:
-    """Whether this process runs no test itself, but hands them out to others."""
+    """Whether this process runs no tests itself, but distributes them to others."""
     return bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    # The others first collect, which takes about as long.
+    # The other processes first collect tests, which takes about as long.
     if hands_out(session.config):
         compile_passes.begin()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
-    # Those that run the tests begin with the libraries imported, too.
+    # Test processes start with the libraries imported, too.
     from execnet.gateway_io import Popen2IOMaster
 
     Popen2IOMaster.__init__ = forked_process.begin_worker  # type: ignore[method-assign]
@@ -65,7 +65,7 @@ def pytest_xdist_setupnodes() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    # One process that has imported the libraries is enough for the tests of all.
+    # One process that has imported the libraries serves the tests of all processes.
     node.workerinput["forks"] = forked_page.address_of_forks()
 
 
@@ -79,7 +79,7 @@ UNCOMPILED = {
     *("test_sampling", "test_checksums", "test_spec", "test_deploy", "test_rooms", "test_settings"),
     "test_sentences",
 }
-"""Files that run no compiled pass: they come first, while the passes are compiled."""
+"""Files without compiled passes: they run first, while the passes are compiled."""
 
 
 OF_KINDS = {
@@ -87,7 +87,7 @@ OF_KINDS = {
     *("test_gguf", "test_gguf_against_llama_cpp", "test_read_weights", "test_integer_products"),
     *("test_remembered_trial", "test_local_models", "test_verbs_on_files"),
 }
-"""Files that run products of many kinds of weights."""
+"""Files that use products of many kinds of weights."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -99,10 +99,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything under tests/browser/ is a browser test: `-m "not browser"` leaves it out.
+    """Mark everything under tests/browser/ as a browser test: `-m "not browser"` skips it.
 
-    One that fails is run once more, and the summary lists it: a crowded machine stalls a browser
-    now and then, but a fault of the page fails twice.
+    A failed browser test runs once more, and the summary lists it: a busy machine sometimes stalls
+    a browser, but a fault of the page fails twice.
     """
     for item in items:
         if BROWSER in item.path.parents:
@@ -112,19 +112,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def unit_of(path: Path) -> str:
-    """What one process runs: a file, or all that share a page or fork processes of models."""
+    """The unit that one process runs: a file, or all files that share a page or fork processes of
+    models."""
     shares = path.stem in FORKING or (BROWSER in path.parents and path.stem not in OWN_PAGES)
     return path.parent.name if shares else path.stem
 
 
 def place_of(unit: str) -> tuple[bool, int, str]:
-    """Where a unit stands: no long one comes last, so that no process waits for it alone."""
+    """The sort key of a unit: long ones start early, so that at the end no process works alone."""
     return unit not in UNCOMPILED, LONG.index(unit) if unit in LONG else len(LONG), unit
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Hands out whole units: what a module's fixtures start is then started once."""
+    """Distribute whole units, so that the fixtures of a module start only once."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
@@ -135,17 +136,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_unconfigure() -> None:
-    # Triton complains at the end about each of its objects that the collector may not free.
+    # Triton complains at the end about each of its objects that the collector cannot free.
     if "triton" in sys.modules:
         gc.unfreeze()
 
 
 def pytest_collection_finish() -> None:
-    # What is there by now stays to the end: torch, transformers and gradio alone are a million
-    # objects, at which the collector would look again and again.
+    # Objects that exist by now stay until the end: torch, transformers and gradio alone make a
+    # million, which the collector would visit again and again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)  # the tests' own models and recordings are many small objects
+    gc.set_threshold(20_000)  # models and recordings of tests are many small objects
 
 
 LONG = (
@@ -159,4 +160,4 @@ LONG = (
     *("test_doctor_agrees", "test_assistant", "test_strangers", "test_sweep", "test_extending"),
     *("test_security", "test_visitors", "test_lent_gpu"),
 )
-"""The units that take longest, in the order of their times."""
+"""The units that take longest, the longest first."""

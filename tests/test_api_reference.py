@@ -1,4 +1,4 @@
-"""Whoever programs with specviz reads what its public names do, here and in the API reference."""
+"""Public names have docstrings, and the API reference contains them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = sorted(set(specviz.__all__) - {"__version__"})
 
 
 def documented(name: str) -> list[tuple[str, Any]]:
-    """A public name and, of a class, all that it defines for others."""
+    """A public name, with the public members of a class."""
     value = getattr(specviz, name)
     members = vars(value).items() if inspect.isclass(value) else ()
     inner = [
@@ -34,7 +34,7 @@ def speaks(member: Any) -> bool:
 def test_every_public_name_has_a_docstring(name: str):
     for path, value in documented(name):
         said = value.__doc__ or ""
-        # A dataclass without one is given its signature.
+        # Python gives a dataclass without a docstring its signature.
         assert said.strip() and not said.startswith(f"{name}("), path
 
 

@@ -1,4 +1,4 @@
-"""What people pass to the command line and to Python, and what they are told in one sentence."""
+"""Invalid arguments of the command line and of Python, each with one sentence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DIGITS = "9" * 5000
 
 
 def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """What a wrong command line is answered with: one line, and status 2."""
+    """Run a wrong command line; check its status 2 and return its one line."""
     assert main(arguments) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith("specviz: ") and lines[-1].endswith(".") and len(lines[-1]) < 400
@@ -83,7 +83,7 @@ def test_a_wrong_command_line_is_a_sentence_before_any_work(
 
 
 def test_without_a_verb_argparse_names_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """In words that differ between versions of Python."""
+    """argparse's words differ between versions of Python."""
     assert "invalid choice: 'fly'" in said(["fly"], capsys)
     assert "are required: VERB" in said([], capsys)
 

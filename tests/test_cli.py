@@ -1,4 +1,4 @@
-"""The verbs of `python -m specviz`: what they print, and how they report errors."""
+"""The verbs of `python -m specviz`: their output and their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny pair on disk, as `--pair` takes it."""
+    """The name of a tiny pair on disk, for `--pair`."""
     root = tmp_path_factory.mktemp("pair")
     target = llama(300, eos_token_id=None)
     for name, model in (("target", target), ("draft", relative(target, noise=0.1))):
@@ -37,7 +37,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def line_with(part: str, printed: str) -> str:
-    """The only line that holds this part."""
+    """The only line that contains `part`."""
     (line,) = [line for line in printed.splitlines() if part in line]
     return line
 
@@ -202,7 +202,7 @@ def test_a_target_without_a_draft_races_with_another_drafter(
 ) -> None:
     target = folders.partition("+")[0]
     arguments = ["run", "the cat the cat", "--pair", f"{target}+none", "--max-new-tokens", "8"]
-    assert main(arguments) == 0  # with the first drafter that needs no draft model: ngram
+    assert main(arguments) == 0  # with ngram, the first drafter that needs no draft model
     sentences(line_with("identical", capsys.readouterr().out))
     assert main([*arguments, "--drafter", "model"]) == 2
     sentences(capsys.readouterr().err.splitlines()[-1])
@@ -218,9 +218,9 @@ def test_everything_but_compiled_passes_works_without_numba(folders: str) -> Non
 
 
 def test_what_needs_no_model_needs_no_torch() -> None:
-    """It takes seconds to import, and most command lines ask for help or read a file. The page
-    would start as much later, and hold it twice. It imports Gradio once the models' process has
-    begun, and its address is known to be valid."""
+    """torch takes seconds to import, and most command lines only show help or read a file. The page
+    would start later and hold torch twice. It imports Gradio after the models' process has started
+    and its address was checked."""
     recording = ROOT / "assets" / "recordings" / "easy.json.gz"
     lines = ["variables", "--help", "run --help", "doctor --help", "page --help"]
     lines += ["sweep --help", "bench --help"]

@@ -1,4 +1,5 @@
-"""What reaches a terminal or a pipe: every stream can take it, and nothing in it drives one."""
+"""Output to a terminal or a pipe: every stream can encode it, and nothing in it controls a
+terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ SPACES = "a\N{NO-BREAK SPACE}b\N{IDEOGRAPHIC SPACE}c\N{SOFT HYPHEN}d\N{NARROW NO
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A tiny pair on disk, as `--pair` takes it."""
+    """The name of a tiny pair on disk, for `--pair`."""
     root = tmp_path_factory.mktemp("pair")
     target = llama(300, eos_token_id=None)
     for name, model in (("target", target), ("draft", relative(target, noise=0.1))):
@@ -38,13 +39,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> str:
 def printed(
     arguments: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, str, str]:
-    """The exit status of a command line, and what it wrote to streams of this encoding."""
+    """Run a command line; return its exit status, and its output to streams with this encoding."""
     streams = {name: io.TextIOWrapper(io.BytesIO(), encoding) for name in ("stdout", "stderr")}
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
     try:
         status = main(arguments)
-    except SystemExit as ended:  # as --help ends
+    except SystemExit as ended:  # as after --help
         status = int(ended.code or 0)
     texts = []
     for stream in streams.values():
@@ -83,13 +84,14 @@ def test_a_sentence_about_a_mistake_is_printed_on_such_a_stream_too(
 
 
 def test_a_prompt_cannot_drive_the_terminal(folders: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Red, the title of the window, a colour by C1, a line that reads backwards."""
+    """The prompt has escape codes for red and for the window's title, a C1 colour code, and
+    right-to-left text."""
     prompt = "Once \x1b[31mred\x1b]0;title\x07 \x9b32m\u202etxet"
     run = ["run", prompt, "--pair", folders, "--max-new-tokens", "6", "--color", "never"]
     status, out, err = printed(run, "utf-8", monkeypatch)
     assert status == 0, err
     shown = "Once \\x1b[31mred\\x1b]0;title\\x07 \\x9b32m\\u202etxet"
-    # Above the rounds, and again before the text that goes on from it.
+    # Once above the rounds, and once before the text that continues it.
     assert out.count(shown) == 2
     assert not set("\x1b\x07\x9b\u202e") & set(out)
 
@@ -154,7 +156,7 @@ def test_output_that_cannot_be_written_is_a_sentence(
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
 @pytest.mark.parametrize("verb", ["--help", "variables"])
 def test_a_process_says_so_too(verb: str, sentences: Sentences) -> None:
-    """Its standard output forgets what it could not write, and argparse swallows errors."""
+    """Standard output drops text that it could not write, and argparse swallows errors."""
     with FULL.open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "specviz", verb],

@@ -1,4 +1,4 @@
-"""What the papers on deployment promise: settings, the Space's front matter, the container."""
+"""The documented deployment: settings, the Space's front matter, the container."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_space_is_built_with_the_files_of_the_pair_that_it_opens_with() -> N
 
 
 def test_make_run_fetches_the_pair_that_it_is_told_to_open() -> None:
-    # What `make test` was told is not meant for this one.
+    # Variables of an outer `make test` must not affect this one.
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
 
     def commands(*arguments: str) -> list[str]:

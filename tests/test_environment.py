@@ -1,4 +1,4 @@
-"""The variables of the environment: one table, one reader, and a sentence for what is wrong."""
+"""The environment variables: one table, one reader, and a sentence for each invalid value."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_wrong_value_is_refused_with_a_sentence(
     said = str(caught.value)
     assert said.startswith(variable.name) and variable.type.allowed in said
     assert said.endswith(".") and "\n" not in said
-    # No trace of an error shows a secret either.
+    # Tracebacks do not show a secret either.
     assert (text in said) != variable.secret and caught.value.__suppress_context__
 
 
@@ -127,7 +127,7 @@ def test_the_table_holds_every_variable():
 
 
 def test_only_the_tables_name_variables():
-    """Whoever reads one elsewhere reads it without its type and its check."""
+    """Reading a variable elsewhere would skip its type and its check."""
     tables = {ROOT / "specviz/base/environment.py", ROOT / "specviz/base/variables.py"}
     for path in READERS:
         text = path.read_text("utf-8")
@@ -170,7 +170,7 @@ def test_threads_are_as_many_as_were_asked_for(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_what_others_keep_out_of_searches_for_garbage_stays_out():
-    gc.freeze()  # to the end, as tests/conftest.py has it: another test may have ended that
+    gc.freeze()  # as in tests/conftest.py: another test may have undone it
     kept = gc.get_freeze_count()
     with collector_paused():
         made = [[number] for number in range(2 * MANY_OBJECTS)]
@@ -180,7 +180,7 @@ def test_what_others_keep_out_of_searches_for_garbage_stays_out():
 def test_a_pause_in_which_little_is_made_does_not_look_at_what_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """To count a million objects that are kept out of searches takes as long as a search."""
+    """Counting a million objects that are excluded from searches takes as long as a search."""
     monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("counted"))
     threshold = gc.get_threshold()
     gc.set_threshold(100 * MANY_OBJECTS)

@@ -1,4 +1,5 @@
-"""Drafters and verdicts of others: registered, run, recorded, proved, refused with a sentence."""
+"""Drafters and verdicts of other packages: registered, run, recorded, proved, refused with a
+sentence."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ EXAMPLES = dict(
     re.findall(r"```python\n# (\w+)\.py\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
 )
 PROMPT = [1, 2, 3, 1, 2]
-RUNS = 500  # of a proof: the wrong example of the guide gives 2e-22
-FEWER_RUNS = 250  # of others: typical gives 5e-23
+RUNS = 500  # of a proof; the wrong example of the guide gives a p-value of 2e-22
+FEWER_RUNS = 250  # of other proofs; typical gives 5e-23
 
 
 @pytest.fixture(autouse=True)

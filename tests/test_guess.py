@@ -1,4 +1,5 @@
-"""What a draft would have got right of a text: the rounds of a real lane, found after the fact."""
+"""The tokens of a text that a draft would have guessed: they give the rounds of a real lane
+afterwards."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def plain_passes() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def traces() -> tuple[Any, dict[int, Trace]]:
-    """A pair whose draft is often wrong, and its greedy races at two gammas."""
+    """A pair whose draft is often wrong, and its greedy races with two gammas."""
     target = llama(64, seed=2)
     pair = pair_of(target, relative(target, noise=0.1))
     with eager_only():
@@ -81,7 +82,7 @@ def test_what_cannot_be_guessed_is_left_out_or_refused():
     assert len(found.places) == 11 and found.left_out == len(ids) - 12 > 0
     assert text.startswith("".join(one.text for one in found.places))
     assert found.places[0].text == "naïve"  # the first token alone ends inside a character
-    answered = guesses(draft, "the cat", "don't")  # a blank line lies between them
+    answered = guesses(draft, "the cat", "don't")  # with a blank line between them
     assert answered.before == "" and len(answered.places) == len(draft.text_ids("the cat"))
     for empty in ("", "n", " the"):
         with pytest.raises(PromptError, match="nothing to guess"):

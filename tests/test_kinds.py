@@ -23,7 +23,7 @@ def test_every_record_is_found_by_its_name():
 
 
 def test_records_need_no_heavy_library():
-    """Command lines that run no model, and the page, read all of them."""
+    """The page, and command lines that run no model, read all records."""
     code = f"import specviz, sys; sys.exit(bool(set({HEAVY}) & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
@@ -44,5 +44,5 @@ def test_a_pair_drafts_with_a_part_of_its_own_by_default():
 
 
 def test_the_words_of_the_page_are_those_of_the_tables():
-    """`python -m specviz.runs.vocabulary` writes them."""
+    """`python -m specviz.runs.vocabulary` writes the page's file of words."""
     assert vocabulary.FILE.read_text("utf-8") == vocabulary.written()

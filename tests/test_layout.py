@@ -1,4 +1,4 @@
-"""The shape of the repository: which module may import which, and that the README holds."""
+"""The shape of the repository: allowed imports, and facts of the README and other documents."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "specviz"
 
-# Only these know the caches of transformers: the engines roll them back, the metadata asks whether
-# that can be, training writes text.
+# Only these modules use the caches of transformers: engines roll them back, the metadata checks
+# whether that is possible, and training writes text.
 CACHE_ROOMS = {
     *("core.eager", "core.running_engine", "core.running_states"),
     *("sides.fast_gpu.cache", "sides.fast_gpu.engine", "sides.fast_gpu.llama_pass"),
@@ -46,8 +46,8 @@ def tree_of(path: Path) -> ast.Module:
 
 @cache
 def imported_names(path: Path, within: ast.AST | None = None) -> list[str]:
-    """Every dotted name that a file imports, at its top or inside a function; only those `within` a
-    part of it, if one is given."""
+    """Every dotted name that a file imports, at its top or inside a function. within: the part of
+    the file to search, by default all of it."""
     package = ["specviz", *path.relative_to(PACKAGE).parts[:-1]]
     names = []
     for node in ast.walk(within or tree_of(path)):
@@ -61,8 +61,8 @@ def imported_names(path: Path, within: ast.AST | None = None) -> list[str]:
 
 
 def module_of(name: str) -> str | None:
-    """The module of this package that a dotted name lies in: `from .trace import Round` names
-    something inside one. None for a name of another package."""
+    """The module of this package that contains a dotted name: `from .trace import Round` names
+    something inside `trace`. None for a name of another package."""
     if name.split(".")[0] != "specviz":
         return None
     inner = name.removeprefix("specviz").removeprefix(".")
@@ -70,7 +70,7 @@ def module_of(name: str) -> str | None:
 
 
 def imported_modules(path: Path) -> set[str]:
-    """The modules of this package that a file imports; "" is the package's own face."""
+    """The modules of this package that a file imports; "" is the package itself."""
     modules = map(module_of, imported_names(path))
     return {module for module in modules if module is not None}
 
@@ -80,7 +80,7 @@ def top(module: str) -> str:
 
 
 def side(module: str) -> str:
-    """The folder in `sides` that a module lies in."""
+    """The folder in `sides` that contains a module."""
     return module.split(".")[1]
 
 
@@ -99,7 +99,7 @@ ROOMS = (
     "worker",
     "page",
 )
-"""The rooms of the package from the ground up; modules outside of them stand above all."""
+"""The rooms of the package from the lowest up; modules outside the rooms are above all."""
 
 
 def height(module: str) -> int:
@@ -112,7 +112,7 @@ def test_every_room_has_its_height():
 
 
 def test_a_room_imports_only_rooms_below_it():
-    """In functions and for type checkers too."""
+    """This includes imports in functions and for type checkers."""
     for name, path in MODULES.items():
         above = [other for other in imported_modules(path) if height(other) > height(name)]
         assert not above, name
@@ -131,8 +131,8 @@ def test_nobody_imports_from_the_face_of_the_package():
 
 
 def imports_at_run_time(path: Path) -> set[str]:
-    """The modules of this package that a file imports at its top or in functions, but for those
-    that only type checkers see."""
+    """The modules of this package that a file imports at its top or in functions, except those for
+    type checkers only."""
     for_types = {
         name
         for node in tree_of(path).body
@@ -168,7 +168,7 @@ def test_only_engines_know_the_cache_of_transformers():
 
 
 def test_the_package_says_what_it_is_for_and_offers_what_it_names():
-    """All names of its table can be imported, and no others."""
+    """All names of its table can be imported, and no other names."""
     module = import_module("specviz")
     assert module.__doc__ and len(module.__doc__.splitlines()) == 1
     assert all(getattr(module, name) is not None for name in module.__all__)
@@ -192,7 +192,7 @@ def tracked_files() -> list[Path]:
 
 
 def test_no_line_of_a_script_is_too_long_to_be_read():
-    """Python's lines are kept short by ruff."""
+    """ruff checks the lines of Python."""
     long_lines = [
         f"{path.name}:{number}"
         for path in sorted((ROOT / "assets" / "page").rglob("*.js"))
@@ -203,7 +203,7 @@ def test_no_line_of_a_script_is_too_long_to_be_read():
 
 
 def test_no_file_needs_large_file_storage():
-    """A Space takes files up to 10 MB as they are."""
+    """A Space accepts files up to 10 MB without large file storage."""
     for path in tracked_files():
         if path.is_file():
             assert path.stat().st_size <= 9.5e6, path
@@ -251,7 +251,7 @@ def test_the_two_commands_come_right_after_the_picture():
 
 
 def test_commits_are_checked_as_make_check_does():
-    """From the environment's own tools: a hook with a version of its own would go its own way."""
+    """Hooks use the environment's own tools: a tool of another version could disagree."""
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))
     (repo,) = config["repos"]
     assert repo["repo"] == "local"

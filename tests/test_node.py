@@ -1,4 +1,5 @@
-"""The page's pure JavaScript in node: figures, words, steps. What needs a page is in `browser/`."""
+"""Run the page's pure JavaScript in node: figures, words, steps. Tests that need a page are in
+`browser/`."""
 
 from __future__ import annotations
 

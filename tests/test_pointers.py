@@ -1,5 +1,5 @@
-"""What docstrings, comments and documents name in backticks is there: files, modules and what is in
-them."""
+"""Files, modules and their contents that docstrings, comments and documents name in backticks
+exist."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDERS = (
     ROOT / "docs",
     ROOT / "scripts",
 )
-"""Where the paths in texts begin, beside the folder of the text's own file."""
+"""Folders from which paths in texts may start, in addition to the folder of the text's own file."""
 
 NAMED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|js|ts|md|css|json|toml|txt|html|yml)|(?:[\w-]+/)+")
@@ -32,19 +32,19 @@ DOTTED = re.compile(r"[a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)+(?:\(\))?")
 
 CALLED = re.compile(r"[a-zA-Z_]\w*\(\)")
 FILE = re.compile(r"(?<![\w/.<>*-])(?:[\w-]+/)*[\w-]+\.(?:py|js)(?![\w/])")
-"""A file of ours that a text names, also without backticks."""
+"""A pattern for our files in texts, even without backticks."""
 
 WRITTEN = ("build/", "sweep.csv", "sweep.json", "sweep.html", "distillation.json", "training.json")
-"""What commands write."""
+"""Files that commands write."""
 
 OF_OTHERS = {
     "lasttoken.py",  # a module that a reader writes
     "options.checkpoint",
-    "sharper.py",  # another one
+    "sharper.py",  # another example
     "torch/_inductor/cudagraph_trees.py",
     "Page.evaluate",
 }
-"""What belongs to other packages, or is a value of a command line."""
+"""Names that belong to other packages, or are values of command lines."""
 
 
 def sources() -> list[Path]:
@@ -55,7 +55,7 @@ def sources() -> list[Path]:
 
 
 def prose_of(path: Path) -> Iterator[str]:
-    """The docstrings and comments of a module, or the whole of a document."""
+    """The docstrings and comments of a module, or the whole text of a document."""
     text = path.read_text("utf-8")
     if path.suffix == ".py":
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -76,7 +76,7 @@ def trees() -> dict[Path, ast.AST]:
 
 @cache
 def definitions() -> dict[str, set[str]]:
-    """The names that are bound in each module, at any depth, by the last part of its name."""
+    """The names that each module binds at any depth, by the last part of the module's name."""
     found: dict[str, set[str]] = {}
     for path, tree in trees().items():
         name = path.parent.name if path.stem == "__init__" else path.stem
@@ -119,7 +119,7 @@ def basenames() -> set[str]:
 
 
 def is_there(name: str, source: Path) -> bool:
-    """Whether what a text names is there, as far as it is a path or a name of ours."""
+    """Whether a name in a text exists, if it is a path or a name of ours."""
     if name.startswith(WRITTEN) or name in OF_OTHERS:
         return True
     if PATH.fullmatch(name):

@@ -1,4 +1,4 @@
-"""How many tokens a round drafts: the rule of each policy, which never depends on a clock."""
+"""Policies for the number of drafted tokens: the rule of each, which never depends on a clock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pair() -> Pair:
 
 @pytest.fixture(scope="module")
 def alone(pair: Pair) -> list[int]:
-    """What transformers' `generate` writes."""
+    """The text that transformers' `generate` writes."""
     return generated(pair.target, PROMPT, adaptive("fixed").max_new_tokens)
 
 
@@ -67,8 +67,8 @@ def kept(r: Round) -> int:
 
 
 def rows_read_again(alpha: float, gamma: int, extra_token: float, rounds: int) -> float:
-    """The mean number of tokens that a round with drafts reads again, in a long run of a target
-    with running states: what `running_engine` does, with acceptances that are independent."""
+    """Simulate `running_engine` on a target with running states, with independent acceptances: the
+    mean number of tokens that a round with drafts reads again."""
     dice = random.Random(0)
     unread = 0
     rent = 0.0
@@ -150,7 +150,7 @@ def test_optimal_finds_the_best_gamma_for_the_measured_alpha(alpha: float, c: fl
     def speed(gamma: int) -> float:
         return predicted_tau(alpha, gamma) / (gamma * c + 1 + 0.05 * gamma)
 
-    # It does not know alpha, but its speed-up is close to that of the best gamma.
+    # The policy does not know alpha, but its speed-up is close to that of the best gamma.
     reached = sum(predicted_tau(alpha, g) for g in chosen) / sum(g * (c + 0.05) + 1 for g in chosen)
     assert reached > 0.9 * max(map(speed, range(17)))
 
@@ -183,7 +183,8 @@ def test_expected_tau_is_the_mean_over_what_alpha_may_be(
 
 
 def test_one_unlucky_round_does_not_shorten_the_drafts_of_a_good_pair():
-    """At the estimate of alpha itself three tokens would be best, but it rests on few verdicts."""
+    """For the estimated alpha three tokens would be best, but the estimate rests on few
+    verdicts."""
     policy = OptimalGamma(8, 0.13, 0.1)
     policy.gamma = 4
     policy.observe(4, 0)
@@ -235,7 +236,7 @@ def test_optimal_only_probes_a_draft_that_costs_too_much():
 def test_a_run_follows_the_heuristic(pair: Pair):
     rounds, _ = finish(pair, PROMPT, adaptive("heuristic"))
     policy = HeuristicGamma(MOST)
-    for r in rounds[:-MOST]:  # the last ones may lack room
+    for r in rounds[:-MOST]:  # the last rounds may lack room
         assert len(r.drafted) == policy.gamma
         policy.observe(len(r.drafted), kept(r))
     assert len(set(lengths(rounds))) > 2
@@ -266,7 +267,7 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
     runs = []
     for seed in range(2):
         monkeypatch.setattr("specviz.core.clock.time", UnsteadyTime(seed))
-        # Models anew: nothing measured in one run may help the next one.
+        # Fresh copies of the models: measurements of one run must not help the next.
         target, draft = copy.deepcopy(pair.target), copy.deepcopy(pair.draft)
         again = pair_of(target, draft, head=pair.head)
         with bare_rounds():
@@ -281,7 +282,7 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
 # Metrics and recordings
 
 
-# How long the drafts of a round are is all that metrics take of a policy.
+# Metrics depend on a policy only through the lengths of drafts.
 @pytest.mark.parametrize(
     ("drafter", "policy"),
     [

@@ -1,4 +1,4 @@
-"""Files of prompts, good and bad."""
+"""Files of prompts, valid and invalid."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_form_is_read():
 
 
 SEPARATORS = "a\u2028b\u2029c\x85d\x0ce\x0bf\x1cg\x1dh\x1ei"
-"""What `str.splitlines` takes for ends of lines, and no file does."""
+"""Characters that end a line for `str.splitlines`, but not in a file."""
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -121,7 +121,7 @@ def test_a_table_is_read_by_its_header():
     assert read("prompt;kind\nWhy, please?;chat\n", "a.csv") == [("chat", "Why, please?")]
     assert read("question\tanswer\nWhy?\tSo.\n", "a.tsv") == [("prompts", "Why?")]
     assert read("prompt\none\ntwo\n", "a.csv") == [("prompts", "one"), ("prompts", "two")]
-    # What is pasted has no suffix; a text may begin with the word.
+    # Pasted text has no suffix, and a text may begin with the word.
     assert read("prompt,category\nWhy?,chat\n", "this file") == [("chat", "Why?")]
     assert [text for _, text in read("prompt\nanother", "this file")] == ["prompt", "another"]
     assert read("Text, please", "this file") == [("prompts", "Text, please")]

@@ -1,5 +1,5 @@
-"""A run of the built-in pair goes through the files that CONTRIBUTING explains, and loads no side
-that it does not use."""
+"""A run of the built-in pair goes through the files that CONTRIBUTING explains, and loads no unused
+side."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ print(json.dumps([modules, sorted(ran)]))
 
 @pytest.fixture(scope="module")
 def run() -> tuple[list[str], list[str]]:
-    """The modules that a run has loaded beside those of records, which every process has; and the
-    functions that were called in it, each with its file."""
+    """The modules that a run loads in addition to those of records, which every process has; and
+    the functions that it calls, each with its file."""
     done = run_forked([sys.executable, "-c", RUN])
     assert done.returncode == 0, done.stderr
     modules, files = json.loads(done.stdout.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""The reviewed file of sentences: what differs from it fails, and what nobody says goes."""
+"""The reviewed file of sentences: a difference fails, and unused entries are removed."""
 
 from __future__ import annotations
 

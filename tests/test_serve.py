@@ -1,4 +1,5 @@
-"""The start of the page: what is wrong ends it with one sentence, before any model is loaded."""
+"""The start of the page: an invalid setting ends it with one sentence, before any model is
+loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that cannot hold an invalid value, and sentences for those who try."""
+"""Settings that cannot hold an invalid value, and the sentences of their errors."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_ends_of_every_range_are_allowed(field: str, value: object):
 
 
 def test_whole_floats_become_integers():
-    """Sliders of a page give 5.0 for 5."""
+    """A page's sliders may send 5.0 for 5."""
     held = Settings(gamma=5.0, seed=3.0).gamma  # type: ignore[arg-type]
     assert held == 5 and isinstance(held, int)
 

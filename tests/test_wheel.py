@@ -1,4 +1,4 @@
-"""An installed wheel does what the repository does, from any folder and without the repository."""
+"""An installed wheel behaves like the repository, from any folder and without the repository."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ RECORDINGS = [path.name for path in sorted((ASSETS / "recordings").iterdir())]
 
 @pytest.fixture(scope="module")
 def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a wheel was installed that was built from a copy of the repository."""
+    """The folder with an installed wheel, built from a copy of the repository."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     source.mkdir()
     for path in [*(ROOT / name for name in SOURCES), *ROOT.glob("requirements*.txt")]:
         copy = shutil.copytree if path.is_dir() else shutil.copy
         copy(path, source / path.name, **({"ignore": UNUSED} if path.is_dir() else {}))
-    # As in a virtual environment: servers do not like names that begin with a dot.
+    # As in a virtual environment: servers may refuse names that begin with a dot.
     place = folder / ".venv" / "site-packages"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     options = ["--no-deps", "--no-build-isolation", "--no-compile", "--quiet", "--target", place]
-    options += ["--config-settings", "--build-option=--compression=stored"]  # it takes seconds less
+    options += ["--config-settings", "--build-option=--compression=stored"]  # saves seconds
     subprocess.run([*pip, *options, source], check=True, timeout=120)
     shutil.rmtree(source)
     return place
@@ -51,9 +51,10 @@ def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def elsewhere(site_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder to run Python in, that finds the installed package and not the repository."""
+    """A folder in which Python finds the installed package and not the repository."""
     folder, start = (tmp_path_factory.mktemp(name) for name in ("elsewhere", "start"))
-    # Compiling passes in a new place takes most of a minute: all runs on transformers' modules.
+    # Compiling passes in a new folder takes most of a minute, so everything runs on transformers'
+    # modules.
     (start / "sitecustomize.py").write_text("import sys; sys.modules['numba'] = None")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(start), str(site_packages)]))
@@ -76,7 +77,8 @@ sys.path[:] = [path for path in sys.path if path not in ("", repository)]
 import specviz
 assert os.path.dirname(specviz.__file__) == os.path.join(site_packages, "specviz")
 """
-"""The package as a user has it, in a process that was forked from one with the libraries."""
+"""Code that checks and uses the installed package, in a process forked from one with the
+libraries."""
 
 VERBS = (
     INSTALLED
@@ -92,13 +94,13 @@ sys.argv = [os.path.join(site_packages, "bin", "specviz"), *lines[0]]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 )
-"""What the wheel brings as a command."""
+"""Code that runs the wheel's command."""
 
 
 @pytest.fixture(scope="module")
 def url(site_packages: Path, elsewhere: Path) -> Iterator[str]:
-    """The page, started by the command that the wheel brings, where another package lies in
-    wait for the models' process."""
+    """The page, started by the wheel's command in a folder where the models' process might find
+    another package named specviz."""
     other = elsewhere / "project" / "specviz"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("raise ImportError('not this one')")
@@ -166,7 +168,7 @@ def test_the_page_serves_its_modules_styles_and_recordings(url: str, site_packag
     page = fetched(url).decode()
     sheet = fetched(f"{url}/style.css").decode()
     assert (ASSETS / "page" / "styles" / "player.css").read_text("utf-8") in sheet
-    # What the landing needs is asked for at once; all else only when a visitor opens it.
+    # The page requests modules of its first view at once, and all others when a visitor opens them.
     first = {path.relative_to(ASSETS) for path in first_modules()}
     assert {Path("page/player.js"), Path("page/charts/live.js")} <= first < set(MODULES)
     for module in MODULES:
