@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -55,21 +56,43 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
     models = [target]
     if draft is not None:
         models.append(draft)
-    cached = CACHED
-    for model in models:
-        limit = context_length(model)
-        if limit:
-            cached = min(cached, limit - width)
+    cached = _tokens_to_cache(models, width)
     if cached < 1:
         return counts[0]
     engines_by_count = {}
     for count in counts:
         with use_threads(count):
-            engines = [make_engine(model, vocab) for model in models]
-        for engine in engines:
-            engine.forward(torch.zeros(cached, dtype=torch.long, device=engine.device), keep=1)
-            engine.rollback(cached)
-        engines_by_count[count] = engines
+            engines_by_count[count] = [_engine_after(cached, model, vocab) for model in models]
+    medians = _median_seconds(engines_by_count, width)
+    best = counts[0]
+    for count in counts[1:]:
+        if medians[count] < WORTH * medians[best]:
+            best = count
+    return best
+
+
+def _tokens_to_cache(models: Sequence[Any], width: int) -> int:
+    """The number of tokens before the measured rounds, such that these fit every context."""
+    cached = CACHED
+    for model in models:
+        limit = context_length(model)
+        if limit:
+            cached = min(cached, limit - width)
+    return cached
+
+
+def _engine_after(cached: int, model: Any, vocab: int) -> Engine:
+    """An engine whose cache holds some tokens."""
+    engine = make_engine(model, vocab)
+    engine.forward(torch.zeros(cached, dtype=torch.long, device=engine.device), keep=1)
+    engine.rollback(cached)
+    return engine
+
+
+def _median_seconds(
+    engines_by_count: Mapping[int, Sequence[Engine]], width: int
+) -> dict[int, float]:
+    """The median seconds of a round for each number of threads, which take turns."""
     seconds: dict[int, list[float]] = defaultdict(list)
     end = time.perf_counter() + SECONDS
     for _ in range(TURNS):
@@ -78,12 +101,7 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
             seconds[count] += rounds[1:]
         if time.perf_counter() > end:
             break
-    best = counts[0]
-    medians = {count: statistics.median(seconds[count]) for count in counts}
-    for count in counts[1:]:
-        if medians[count] < WORTH * medians[best]:
-            best = count
-    return best
+    return {count: statistics.median(values) for count, values in seconds.items()}
 
 
 @torch.inference_mode()

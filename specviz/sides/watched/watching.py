@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...base.errors import ServerError, SettingsError
 from ...base.version import __version__
@@ -50,35 +50,23 @@ def watch(
     generator ends the request; so does sending it True after an event, which yields the `End`.
     """
     settings = served_settings(settings)
-    messages: Messages = ()
-    prompt_text = ""
-    if is_conversation(prompt):
-        messages = checked_messages(prompt)
-        asked, prompt_text = watched.rendered(messages)
-    else:
-        asked = prompt
     engines = {SPECULATIVE: watched}
     if alone:
         engines[BASELINE] = alone
+    question = _question_of(prompt, watched)
     for engine in engines.values():
-        engine.question(asked, settings)  # raises if the engine lacks a setting
+        engine.question(question.asked, settings)  # raises if the engine lacks a setting
         tells_steps(engine, settings)
-    if isinstance(asked, str):
-        prompt_text = asked
-        prompt_ids = watched.tokenize(asked)
-    else:
-        prompt_text = prompt_text or " ".join(map(str, asked))
-        prompt_ids = list(asked)
     lanes = {lane: _Lane(engine, lane, settings) for lane, engine in engines.items()}
     counted = None
-    is_stopped = yield _header(engines, prompt_text, prompt_ids, settings, messages)
+    is_stopped = yield _header(engines, question, settings)
     for name, lane in lanes.items():
         if is_stopped:
             break
         counters_before = None
         if name == SPECULATIVE:
             counters_before = counters(watched.server, watched.model)
-        with closing(lane.rounds(asked)) as rounds:
+        with closing(lane.rounds(question.asked)) as rounds:
             for round_ in rounds:
                 is_stopped = yield round_
                 if is_stopped:
@@ -90,6 +78,30 @@ def watch(
         agreement = agreement_of(lanes[SPECULATIVE].emitted, lanes[BASELINE].emitted)
         agreements = {SPECULATIVE: agreement}
     yield End({name: lane.reason for name, lane in lanes.items()}, agreements, counted)
+
+
+class _Question(NamedTuple):
+    """A prompt and how it is asked. asked: what the server gets. text, ids: the same, for the
+    header. messages: the turns of a conversation."""
+
+    asked: Prompt
+    text: str
+    ids: Sequence[int]
+    messages: Messages = ()
+
+
+def _question_of(prompt: AnyPrompt, watched: WatchedEngine) -> _Question:
+    """How an engine is asked this prompt. Raises `SettingsError` and `ServerError`."""
+    messages: Messages = ()
+    text = ""
+    if is_conversation(prompt):
+        messages = checked_messages(prompt)
+        asked, text = watched.rendered(messages)
+    else:
+        asked = prompt
+    if isinstance(asked, str):
+        return _Question(asked, asked, watched.tokenize(asked), messages)
+    return _Question(asked, text or " ".join(map(str, asked)), asked, messages)
 
 
 def served_settings(settings: Settings) -> Settings:
@@ -161,23 +173,18 @@ def tells_steps(engine: WatchedEngine, settings: Settings) -> bool:
     return engine.tells_steps or reader.counts is not None
 
 
-def _header(
-    engines: dict[Lane, WatchedEngine],
-    prompt: str,
-    ids: Sequence[int],
-    settings: Settings,
-    messages: Messages,
-) -> Header:
+def _header(engines: dict[Lane, WatchedEngine], question: _Question, settings: Settings) -> Header:
     watched = engines[SPECULATIVE]
-    question = None
-    if messages and messages[-1].content.strip() in prompt:
-        question = messages[-1].content.strip()
+    last_turn = None
+    messages = question.messages
+    if messages and messages[-1].content.strip() in question.text:
+        last_turn = messages[-1].content.strip()
     versions = {"specviz": __version__, "python": platform.python_version()}
     if BASELINE in engines:
         versions["baseline"] = engines[BASELINE].identity.software
     return Header(
-        prompt=prompt,
-        prompt_ids=tuple(ids),
+        prompt=question.text,
+        prompt_ids=tuple(question.ids),
         lanes={SPECULATIVE: settings},
         drafts={SPECULATIVE: None},
         target={
@@ -195,7 +202,7 @@ def _header(
         prefill_seconds={lane: {} for lane in engines},
         mode="sequential",
         source=watched.identity.software,
-        question=question or None,
+        question=last_turn or None,
         messages=messages if len(messages) > 1 else None,
     )
 
