@@ -1,1 +1,2 @@
-"""Ways to draft, to judge, to be faster or to reach a model: each knows the core, and no other."""
+"""Ways to draft, to judge, to be faster or to reach a model: each imports the core and no other
+side."""

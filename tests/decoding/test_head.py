@@ -146,7 +146,7 @@ def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
         target.keep_states(pair.head.states)
         target.forward(ids, keep=1)
         engine = make_head_engine(pair.head, VOCAB, target)
-        assert engine.name == "compiled", "it gave other logits than torch's modules"
+        assert engine.name == "compiled", "its logits differ from those of torch's modules"
         engine.prefill(ids, target.states)
         rows.append(torch.cat([engine.forward(ids[i : i + 1], keep=1) for i in range(3)]))
     assert torch.equal(rows[0], rows[1]) and torch.equal(rows[0], rows[2])

@@ -309,7 +309,7 @@ def test_a_pass_in_fp32_may_not_be_off_by_a_hundredth(monkeypatch: pytest.Monkey
         run(boxes, address)
 
     monkeypatch.setattr(module, "lead", scaled)
-    with pytest.warns(UserWarning, match="gave other logits"):
+    with pytest.warns(UserWarning, match="gave different logits"):
         assert compiled_engine(grouped(), VOCAB) is None
 
 

@@ -264,14 +264,14 @@ STATIC = {
     "gpt j", "mixtral", "phi",
 }  # fmt: skip
 REASONS = {
-    "llama, dynamic rope": "follow the length",
-    "mistral, sliding": "window of 8 tokens slides",
-    "gemma 2, sliding": "window of 8 tokens slides",
-    "gemma 3, sliding": "window of 8 tokens slides",
-    "gemma 3 with vision": "window of 8 tokens slides",
-    "phi 3, sliding": "window of 8 tokens slides",
-    "qwen 2, sliding": "window of 8 tokens slides",
-    "bloom": "takes no positions",
+    "llama, dynamic rope": "depend on the length",
+    "mistral, sliding": "sliding window of 8 tokens",
+    "gemma 2, sliding": "sliding window of 8 tokens",
+    "gemma 3, sliding": "sliding window of 8 tokens",
+    "gemma 3 with vision": "sliding window of 8 tokens",
+    "phi 3, sliding": "sliding window of 8 tokens",
+    "qwen 2, sliding": "sliding window of 8 tokens",
+    "bloom": "accepts no position ids",
     "lfm 2, convolutions": "running state",
 }
 
@@ -329,7 +329,7 @@ def test_a_model_that_fails_its_trial_falls_back_with_one_warning(sentences: Sen
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert make_engine(model, VOCAB).name == "eager"
-    assert "other logits" in (static_reason(model, VOCAB) or "")
+    assert "different logits" in (static_reason(model, VOCAB) or "")
 
 
 def test_hooks_and_other_attention_fall_back():
@@ -491,5 +491,5 @@ def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.Monke
 
 
 def test_mini_models_run_as_they_are():
-    assert static_reason(mini(VOCAB), VOCAB) == "it takes no positions"
+    assert static_reason(mini(VOCAB), VOCAB) == "it accepts no position ids"
     assert not isinstance(make_engine(mini(VOCAB), VOCAB), StaticEngine)

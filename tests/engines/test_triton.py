@@ -294,7 +294,7 @@ def test_kernels_that_fail_their_trial_are_not_used(monkeypatch: pytest.MonkeyPa
         return made
 
     for failing, reason in [
-        (with_another_scale, "it gave other logits"),
+        (with_another_scale, "it gave different logits"),
         (lambda model: module.kernels.nothing, "nothing"),
     ]:
         monkeypatch.setattr(triton_support, "compiled_pass", failing)

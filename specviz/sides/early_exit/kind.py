@@ -32,7 +32,7 @@ def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
 def deployed_exit(row: Deployed, machine: Machine) -> EngineTexts:
     """The texts for `DrafterKind.deployed`."""
     text = generate(row, f"assistant_early_exit={machine.exit_layers}")
-    return {"transformers": (text, "It is meant for models that were trained for early exit.")}
+    return {"transformers": (text, "Use it for models that were trained for early exit.")}
 
 
 EARLY_EXIT = DrafterKind(

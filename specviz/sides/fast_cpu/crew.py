@@ -39,7 +39,7 @@ the processor's cache."""
 
 @njit(nogil=True, cache=True)
 def lead(boxes, address):
-    """Run the pass whose plan lies at `address`, with the threads of these boxes (int64 [n, BOX]),
+    """Run the pass whose plan is at `address`, with the threads of these boxes (int64 [n, BOX]),
     none of which sleeps."""
     plan = plan_at(address)
     plan.arrivals = read_shared(plan.meeting)

@@ -221,7 +221,7 @@ def compiled_pass():
 
 
 def run_pass(thread, address):
-    """Run one thread's share of the pass whose plan lies at `address`."""
+    """Run one thread's share of the pass whose plan is at `address`."""
     plan = plan_at(address)
     threads = plan.threads
     n = plan.tokens
@@ -245,7 +245,7 @@ def run_pass(thread, address):
         both = in_both_orders(plan, inputs)
         arrivals = attention_block(plan, layer, thread, arrivals, angles, both, x, keys, values)
         arrivals = mlp_block(plan, layer, thread, arrivals, x, normed)
-        # No thread writes to x before all have met twice in the next layer.
+        # No thread writes to x before all have synchronized twice in the next layer.
         if thread == 0 and plan.states != 0:
             _keep_states(plan, i, x)
     last = normed[n - keep :]

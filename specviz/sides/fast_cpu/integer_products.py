@@ -114,7 +114,7 @@ class Kind:
 
 
 def _element(b: ir.IRBuilder, tile: Any, offset: int) -> Any:
-    """The word of four bytes at `offset` bytes from the begin of a row's block."""
+    """The word of four bytes at `offset` bytes from the start of a row's block."""
     at = b.add(tile, i64(OUTPUTS * offset))
     words = b.load(b.inttoptr(at, INTEGERS.as_pointer()))
     words.align = 2

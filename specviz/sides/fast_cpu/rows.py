@@ -140,7 +140,7 @@ def meet(counter, arrivals, threads):
 
 @inside
 def in_both_orders(plan, x):
-    """x [n, width], and x in the order in which `multiply` meets weights of bf16 if the model has
+    """x [n, width], and x in the order in which `multiply` reads weights of bf16 if the model has
     any: in each `STEP` the inputs at even indices come first."""
     if plan.arranged == 0:
         return x, x

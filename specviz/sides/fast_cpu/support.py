@@ -192,7 +192,7 @@ def _gives_its_logits(model: Any, engine: Any) -> bool:
         return False  # the plain engine then raises the error
     expected = torch.cat([expected, expected[-1:]])
     logits = torch.cat([together, alone])[:, outputs]
-    problem = "pass gave other logits; using transformers' modules"
+    problem = "pass gave different logits; using transformers' modules"
     rounds_inputs = getattr(model, "products", None) == INTEGER_PRODUCTS
     tolerance = INTEGER_TOLERANCE if rounds_inputs else TOLERANCE
     return _are_close(logits, expected, tolerance, problem)
@@ -221,7 +221,7 @@ def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
         logits.append(torch.cat([together, alone]))
     plain_logits, compiled_logits = logits
     is_compared = torch.isfinite(plain_logits)  # tokens that the head cannot draft have -inf
-    problem = "head gave other logits; using torch's modules"
+    problem = "head gave different logits; using torch's modules"
     tolerance = TOLERANCE if head.dtype == torch.float32 else HALF_TOLERANCE
     return _are_close(compiled_logits[is_compared], plain_logits[is_compared], tolerance, problem)
 

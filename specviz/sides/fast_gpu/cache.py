@@ -2,8 +2,8 @@
 their programs, which a GPU replays without Python: CUDA graphs.
 
 A place of the cache is a position index. A write replaces the old content, and positions past a
-token are masked, so a rollback only lowers a number. Off CUDA a program runs its function over the
-same buffers, so that all but the capture itself is the same code on every device.
+token are masked, so a rollback only decreases a counter. Off CUDA a program runs its function over
+the same buffers, so that all but the capture itself is the same code on every device.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ WARM_UPS = 3  # runs before a capture: kernels are chosen and workspaces allocat
 _one_at_a_time = Lock()  # CUDA allows one capture in a process
 _numbers = count()  # numbers of caches
 
-# A capture that failed goes on claiming memory in torch's allocator, which asks it about later
-# allocations: it must stay, and the captures after it need other memory.
+# A failed capture keeps claiming memory in torch's allocator, which asks it about later
+# allocations: it must stay alive, and later captures need other memory.
 _failed: list[Any] = []
 
 
@@ -256,7 +256,7 @@ class InPlaceCache:
     def _cut_off(self, layers: int | None) -> Any:
         """The model's first `layers`; all of it if None."""
         model = self._model()
-        assert model is not None, "the engine that asks for a pass holds the model"
+        assert model is not None, "an engine in use keeps its model alive"
         if layers is None:
             return model
         if layers not in self._truncated:

@@ -156,7 +156,7 @@ class StaticEngine(OwnEngine):
         if reason is None:
             return rounds
         self._pool.has_whole_rounds = False
-        warnings.warn(f"a round cannot be one program: {reason}", stacklevel=2)
+        warnings.warn(f"a round cannot run as one program: {reason}", stacklevel=2)
         return None
 
     @property
@@ -210,7 +210,7 @@ class StaticEngine(OwnEngine):
         """The program of this name over the buffers in use; made from the other arguments if it is
         new. is_vital: whether a failed capture moves the model to another form.
         """
-        assert self._cache is not None, "room is reserved before a program is asked for"
+        assert self._cache is not None, "reserve room before asking for a program"
         programs = self._cache.programs
         if key not in programs:
             with memory_limited():
@@ -306,7 +306,7 @@ def _trial_result(model: Any, vocab: int, pool: CachePool) -> str | None:
     difference = (torch.cat([first[:-1], rest_logits]) - expected).abs().max()
     largest = expected.abs().max().clamp(min=1.0)
     if not difference <= TOLERANCE.get(model.dtype, HALF_TOLERANCE) * largest:
-        return "it gave other logits"
+        return "it gave different logits"
     cache = engine.reserve(count)
     places = torch.arange(half, count, device=ids.device)
     engine.program("trial", lambda i, at: (cache.logits(i, at, 1),), (ids[half:], places))
@@ -335,7 +335,7 @@ def _slower(ours: float, before: float) -> str | None:
     them."""
     if ours <= before:
         return None
-    return f"a pass takes {1e3 * before:.2f} ms with these and {1e3 * ours:.2f} ms with others"
+    return f"a pass takes {1e3 * before:.2f} ms with them and {1e3 * ours:.2f} ms with Triton's"
 
 
 def refusal(model: Any) -> str | None:
@@ -344,10 +344,10 @@ def refusal(model: Any) -> str | None:
     """
     parameters = inspect.signature(model.forward).parameters
     if not {"position_ids", cache_argument(model)} <= parameters.keys():
-        return "it takes no positions"
+        return "it accepts no position ids"
     attention = getattr(model.config, "_attn_implementation", None)
     if attention not in ATTENTION:
-        return f"its attention ({attention}) takes no mask of this kind"
+        return f"its attention ({attention}) does not accept a mask of this kind"
     modules = list(model.modules())
     if any(m._forward_hooks or m._forward_pre_hooks for m in modules):
         return "hooks on its modules would not run in a captured pass"
@@ -356,7 +356,7 @@ def refusal(model: Any) -> str | None:
         return "it is spread over several devices"
     for module in modules:
         if any(kind in MOVING_ROPE for kind in _rope_types(module)):
-            return "its rotary frequencies follow the length"
+            return "its rotary frequencies depend on the length"
     return _layers_refusal(model)
 
 
@@ -373,12 +373,12 @@ def _layers_refusal(model: Any) -> str | None:
     try:
         layers = StaticCache(config=model.config, max_cache_len=limit).layers
     except (AttributeError, KeyError, TypeError, ValueError):
-        return "transformers knows no static cache for it"
+        return "transformers has no static cache for it"
     for layer in layers:
         if type(layer) is StaticSlidingWindowLayer:
             # A window as long as the context never slides.
             if layer.max_cache_len < limit:
-                return f"its window of {layer.max_cache_len} tokens slides"
+                return f"it has a sliding window of {layer.max_cache_len} tokens"
         elif type(layer) is not StaticLayer:
             return "some of its layers keep a running state"
     return None

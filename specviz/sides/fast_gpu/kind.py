@@ -28,9 +28,10 @@ TRITON_KERNELS = (5, 10)
 MODULE_KERNELS = 4
 TRITON_FORM = "Triton's kernels"  # the suffix of the name of an engine that runs them
 
-# Bytes that an H100 could read, at 3.03 TB/s, from the begin of a kernel that computes next to
-# nothing to that of the next. Measured in passes of Qwen2.5 0.5B and 1.5B and of Llama 1B and 8B:
-# 4.0 to 5.5 microseconds. Of Triton's kernels it is reckoned, not measured: 2.5 microseconds.
+# Bytes that an H100 could read, at 3.03 TB/s, from the start of a kernel that computes next to
+# nothing to the start of the next. Measured in passes of Qwen2.5 0.5B and 1.5B and of Llama 1B and
+# 8B: 4.0 to 5.5 microseconds. For Triton's kernels this is an estimate, not a measurement: 2.5
+# microseconds.
 TORCH_KERNEL_BYTES = 13_600_000
 TRITON_KERNEL_BYTES = 7_600_000
 

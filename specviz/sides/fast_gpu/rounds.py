@@ -143,7 +143,7 @@ class RoundFunction:
         if self._draft is None:
             return drafts
         cache = self._draft()
-        assert cache is not None, "the run whose round this is holds its caches"
+        assert cache is not None, "a run keeps the caches of its rounds alive"
         fed = FED
         if cache is self._target:  # it lacks the last token alone
             fed = 1

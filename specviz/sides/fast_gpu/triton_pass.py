@@ -430,7 +430,9 @@ def block_of(matrix: Matrix, columns: int) -> int:
     while block > MIN_BLOCK and (matrix.inputs % block or block * columns > max_weights):
         block //= 2
     if matrix.inputs % block:
-        raise ValueError(f"{matrix.inputs} inputs of a layer are no multiple of {MIN_BLOCK}")
+        raise ValueError(
+            f"a layer has {matrix.inputs} inputs, which is not a multiple of {MIN_BLOCK}"
+        )
     return block
 
 

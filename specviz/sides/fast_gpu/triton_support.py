@@ -22,8 +22,8 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OLDEST = (8, 0)  # compute capability of an A100: older GPUs have no asynchronous copies
 CAPACITY = 256  # cache capacity for the compilation; kernels take any capacity
 
-COMPILING = "faster ones are being compiled"
-UNTRIED = "faster ones have not been tried yet"
+COMPILING = "Triton's are being compiled"
+UNTRIED = "Triton's have not been tried yet"
 
 
 def kernels_refusal(model: Any) -> str | None:
@@ -31,22 +31,22 @@ def kernels_refusal(model: Any) -> str | None:
     run decides in the end.
     """
     if KERNELS.read() != "triton":
-        return f"{KERNELS.name} says so"
+        return f"{KERNELS.name} asks for them"
     if find_spec("triton") is None:
         return "the package triton is not installed"
     if not is_llama_family(model):
-        return "its architecture has no others"
+        return "Triton's do not cover this architecture"
     if any(hasattr(module, "packed_as") for module in model.modules()):
-        return "its weights are packed"
+        return "Triton's do not read these packed weights"
     if model.dtype not in DTYPES:
-        return f"there are no others for {str(model.dtype).removeprefix('torch.')}"
+        return f"Triton's do not run in {str(model.dtype).removeprefix('torch.')}"
     return device_refusal(model.device)
 
 
 def device_refusal(device: torch.device) -> str | None:
     """The reason why a device cannot run Triton's kernels; None if it can."""
     if device.type != "cuda" or torch.version.hip is not None:
-        return "others need an NVIDIA GPU"
+        return "Triton's need an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < OLDEST:
         return "the GPU is older than Ampere"
     return None

@@ -19,7 +19,7 @@ SUPER = 256  # weights of a block of Q4_K
 class Matrix:
     """A matrix [outputs, inputs].
 
-    packed_as: None, or the kind of its blocks, whose parts lie in tensors of their own:
+    packed_as: None, or the kind of its blocks, whose parts are in tensors of their own:
 
     - Q8_0: codes int8 [outputs, inputs], scales fp16 [outputs, inputs / 32];
     - Q4_0: codes uint8 [outputs, inputs / 2], of two weights each, the first in the low half;
@@ -37,9 +37,9 @@ class Matrix:
 
     @classmethod
     def dense(cls, weight: Tensor) -> Matrix:
-        """A matrix with one number for each weight, read where it lies."""
+        """A matrix with one number for each weight, read in place."""
         if not weight.is_contiguous():
-            raise ValueError("the rows of its weights do not lie one after another")
+            raise ValueError("its weights are not contiguous")
         outputs, inputs = weight.shape
         return cls(outputs, inputs, weight, weight, weight)
 

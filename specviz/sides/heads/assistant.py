@@ -154,7 +154,7 @@ def check_assistant(model: Any, target: Any) -> None:
     wanted_type = text_config(model).model_type
     if target_type != wanted_type:
         raise PairError(
-            f"the assistant reads the keys of a model of type {wanted_type} and the target is of "
-            f"type {target_type}: choose the assistant of this target."
+            f"the assistant is for targets of type {wanted_type} and this target is of type "
+            f"{target_type}: choose an assistant that was trained for it."
         )
     check_fit(target, model.config.backbone_hidden_size, text_config(model).vocab_size, "assistant")

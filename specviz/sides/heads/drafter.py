@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, StateEngine
 
 
-SHARE = 3  # beside copies, a head drafts a third of the wanted tokens: its steps cost time
+SHARE = 3  # next to copies, a head drafts a third of the wanted tokens: its steps cost time
 # The expected number of accepted tokens of a copy at the start, by the length of its match.
 EXPECTED = {4: 2.0, 3: 1.2, 2: 0.5}
 MIN_EXPECTATION = 0.35  # below this expectation the head drafts, to the end of the run
@@ -39,8 +39,8 @@ class HeadDrafter(Drafter):
     def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
         if pair.head is None:
             raise PairError(
-                "this pair has no head: name one in the place of the draft, as in "
-                "'TARGET+HEAD', or choose another drafter."
+                "this pair has no head: name one instead of a draft, as in 'TARGET+HEAD', or "
+                "choose another drafter."
             )
         self._head = pair.head
         self._target = cast("StateEngine", target.engine)

@@ -255,8 +255,8 @@ def check_head(config: HeadConfig, target: Any) -> None:
     layers = text_config(target).num_hidden_layers
     if not all(1 <= n <= layers for n in config.states):
         raise PairError(
-            f"the head reads states after {', '.join(map(str, config.states))} layers and the "
-            f"target has {layers}: choose a head made for this target."
+            f"the head reads hidden states after {', '.join(map(str, config.states))} layers and "
+            f"the target has {layers} layers: choose a head that was trained for this target."
         )
     check_fit(target, config.target_width, config.layer.vocab_size, "head")
 
@@ -268,11 +268,11 @@ def check_fit(target: Any, width: int, vocab: int, what: str) -> None:
     if width != target_width:
         raise PairError(
             f"the {what} reads hidden states of width {width} and the target's have width "
-            f"{target_width}: choose one made for this target."
+            f"{target_width}: choose one that was trained for this target."
         )
     target_vocab = logit_width(target)
     if vocab != target_vocab:
         raise PairError(
-            f"the {what} has a vocabulary of {vocab:,} tokens and the target one of "
-            f"{target_vocab:,}: choose one made for this target."
+            f"the {what}'s vocabulary has {vocab:,} tokens and the target's has {target_vocab:,}: "
+            "choose one that was trained for this target."
         )

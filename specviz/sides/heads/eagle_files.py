@@ -53,8 +53,8 @@ def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadM
         unknown.append(f"{layer['num_hidden_layers']} layers")
     if unknown:
         raise PairError(
-            f"{source.shown} is a head with {' and '.join(unknown)}, which is not known here: "
-            "choose an EAGLE-3 head of one layer."
+            f"{source.shown} is a head with {' and '.join(unknown)}, which specviz does not "
+            "support: choose an EAGLE-3 head with one layer."
         )
     try:
         config = HeadConfig(
@@ -145,8 +145,8 @@ def _loaded(
     needed_shape = (config.layer.vocab_size, config.layer.hidden_size)
     if tuple(embedding.shape) != needed_shape:
         raise PairError(
-            f"{source.shown} needs an embedding of shape {list(needed_shape)} and finds one of "
-            f"{list(embedding.shape)}: choose a head made for this target."
+            f"{source.shown} needs an embedding of shape {list(needed_shape)} and the embedding "
+            f"has shape {list(embedding.shape)}: choose a head that was trained for this target."
         )
     if config.draft_vocab == config.layer.vocab_size:
         weights.setdefault("d2t", torch.zeros(config.draft_vocab, dtype=torch.long))
@@ -160,16 +160,16 @@ def _loaded(
         if ran_out_of_memory(error):
             raise
         raise PairError(
-            f"{source.shown} does not hold the weights of an EAGLE-3 head of one layer that its "
-            "config.json describes: download it again, or choose another head."
+            f"{source.shown} does not contain the weights of the EAGLE-3 head that its config.json "
+            "describes: download it again, or choose another head."
         ) from error
     targets = head.targets
     in_range = bool(((targets >= 0) & (targets < config.layer.vocab_size)).all())
     are_unique = len(targets.unique()) == len(targets)
     if not in_range or not are_unique:
         raise PairError(
-            f"{source.shown} maps its tokens to ids outside of the target's vocabulary, or several "
-            "to one: download it again."
+            f"{source.shown} maps its tokens to ids outside the target's vocabulary, or several "
+            "tokens to one id: download it again."
         )
     head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
     head.embedding = embedding

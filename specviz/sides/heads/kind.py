@@ -39,7 +39,7 @@ def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:
 
 def deployed_head(row: Deployed, machine: Machine) -> EngineTexts:
     """The texts for `DrafterKind.deployed`: the form that an engine reads depends on the head."""
-    return {"": ("", "Settings for a head are not written here.")}
+    return {"": ("", "specviz writes no settings for heads.")}
 
 
 HEAD = DrafterKind(
@@ -51,7 +51,7 @@ HEAD = DrafterKind(
     label="head",
     choice="Head on the target",
     clause="a layer on the target guesses ahead",
-    who="The head, a layer that begins at the target’s hidden states, guesses",
+    who="The head, a layer that reads the target’s hidden states, guesses",
     needs="head",
     reads_states=True,
     predicted="chained",
@@ -67,9 +67,10 @@ NGRAM_HEAD = DrafterKind(
     deployed=deployed_head,
     label="n-grams or head",
     choice="Copies, else the head",
-    clause="guesses are copied, or made by a layer",
-    guessed="Where the text repeats itself it is copied, as long as copies are accepted; else the "
-    "head, a layer that begins at the target’s hidden states, guesses. So come {count}.",
+    clause="guesses are copied or come from a layer on the target",
+    guessed="Where the text repeats itself, guesses are copied as long as copies are accepted. "
+    "Otherwise the head guesses, a layer that reads the target’s hidden states. That gave "
+    "{count}.",
     needs="head",
     reads_states=True,
     predicted="chained",

@@ -59,17 +59,18 @@ def head_findings(head: HeadMetadata, target: ModelMetadata) -> Findings:
     if isinstance(structure, HeadConfig):
         layers = ", ".join(map(str, structure.states))
         description = (
-            f"is an EAGLE-3 head of {parameters}: it reads the target's states after {layers} of "
-            f"its {text_config(target.model).num_hidden_layers} layers, and can draft "
+            f"is an EAGLE-3 head of {parameters}: it reads the target's hidden states after "
+            f"{layers} of its {text_config(target.model).num_hidden_layers} layers, and can draft "
             f"{structure.draft_vocab:,} of the target's {structure.layer.vocab_size:,} tokens"
         )
     elif structure.config.model_type in ASSISTANTS:
         description = (
-            f"is an assistant of {parameters}: it reads the target's last state and its cache"
+            f"is an assistant of {parameters}: it reads the target's last hidden state and its "
+            "cache"
         )
     else:
         description = (
-            f"has multi-token prediction layers ({len(structure.layers)}, of {parameters}): beyond "
-            "so many tokens a draft run rests on its own output, so a small gamma may be best"
+            f"has multi-token prediction layers ({len(structure.layers)}, with {parameters}): a "
+            "longer draft feeds on its own output, so a small gamma may be best"
         )
     yield good("head", f"{head.source.shown} {description}; choose the drafter 'head'.")

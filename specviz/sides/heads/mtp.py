@@ -54,7 +54,10 @@ class MtpHead:
     def check(self, target: Any) -> None:
         """Raise `PairError` unless these layers belong to the target."""
         if self.model.embed_tokens is not target.get_input_embeddings():
-            raise PairError("these multi-token prediction layers are those of another target.")
+            raise PairError(
+                "these multi-token prediction layers belong to another target: load "
+                "them with the target that they belong to."
+            )
 
 
 class MtpEngine(StateReader):
@@ -192,8 +195,8 @@ def read_mtp(target: ModelMetadata) -> HeadMetadata:
     if model is None:
         raise PairError(
             f"{shown} has no multi-token prediction layers that transformers "
-            f"{transformers.__version__} runs: it drops those of many types of models, and reads "
-            f"none from quantized weights. Name a draft or a head instead of '{OWN_LAYERS}'."
+            f"{transformers.__version__} can run (it drops them for many types of models and from "
+            f"quantized weights): name a draft or a head instead of '{OWN_LAYERS}'."
         )
     names = type(model).get_mtp_weights_regex(target.model)
     if target.source.folder and not any(map(names.search, folder_weights(target.source))):
@@ -220,6 +223,6 @@ def _runnable(target: ModelMetadata) -> Any:
 
 def _lacking_sentence(shown: str) -> str:
     return (
-        f"{shown} lacks weights of its multi-token prediction layers, though its config names "
-        "them: choose the original checkpoint, or another drafter."
+        f"{shown} lacks weights of the multi-token prediction layers that its config describes: "
+        "choose the original checkpoint, or another drafter."
     )

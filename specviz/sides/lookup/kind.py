@@ -37,9 +37,9 @@ NGRAM = DrafterKind(
     choice="n-grams",
     lane="n-gram",
     clause="guesses are copied from the text so far",
-    guessed="The end of the text stood in it before: the {count} that followed there are "
-    "copied as guesses. No model is asked, so q is 1 for each.",
-    unguessed="The end of the text has not stood in it before, so there was nothing to copy.",
+    guessed="The end of the text occurred earlier in it: the {count} that followed there are "
+    "copied as guesses. No model runs, so q is 1 for each.",
+    unguessed="The end of the text did not occur earlier in it, so there was nothing to copy.",
     predicted="copied",
     certain=True,
 )
@@ -50,14 +50,14 @@ SUFFIX = DrafterKind(
     make=make_suffix_drafter,
     deployed=deployed_counts,
     label="counts",
-    clause="guesses are what followed such text before",
-    guessed="The longest end of the text that was seen before is looked up, and what followed "
-    "it each time is counted: q is each token’s share, and one is drawn from it. So come "
-    "{count}, one after the other; how many was settled before.",
-    guessed_greedy="The longest end of the text that was seen before is looked up, and what "
-    "followed it each time is counted: the most frequent token is the guess. So come {count}, "
-    "one after the other; how many was settled before.",
-    unguessed="Nothing that was seen before was likely enough to hold.",
+    clause="guesses are what followed the same words before",
+    guessed="The longest end of the text that occurred before is looked up, and the tokens that "
+    "followed it are counted: q is each token’s share, and one is drawn from it. That gave "
+    "{count}, one after the other; their number was set beforehand.",
+    guessed_greedy="The longest end of the text that occurred before is looked up, and the tokens "
+    "that followed it are counted: the most frequent token is the guess. That gave "
+    "{count}, one after the other; their number was set beforehand.",
+    unguessed="No continuation seen before was likely enough to be accepted.",
     reads_memory=True,
     predicted="copied",
     counted=True,

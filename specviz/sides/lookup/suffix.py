@@ -6,8 +6,8 @@ After Oliaro et al. 2024 (SuffixDecoding, arXiv 2411.04975) and Hu et al. 2024 (
 are q, so the verdict corrects them by the ordinary rule.
 
 Runs of up to `DEPTH` ids are counted in a tree. A run that occurred once is a leaf: its followers
-stand in the text, and are looked up when the run occurs again or is queried. So the tree grows
-only with repetitions.
+are in the text, and are looked up when the run occurs again or is queried. So the tree grows only
+with repetitions.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ ROOT = 0
 
 
 Context: TypeAlias = Sequence[int]
-"""A run of ids that stood in the text before: the tree's nodes for all its suffixes, the shortest
-first, so as many as it has ids."""
+"""A run of ids that occurred in the text before: the tree's nodes for all its suffixes, the
+shortest first, so as many as it has ids."""
 
 
 class Followers(NamedTuple):

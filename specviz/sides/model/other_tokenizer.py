@@ -151,7 +151,7 @@ class TranslatedDrafter(Drafter):
 
 
 def _agreeing(proposed: Sequence[int], added: Sequence[int]) -> int:
-    """The number of proposed ids that stand in the text; all of them if none is contradicted."""
+    """The number of proposed ids that are in the text; all of them if none is contradicted."""
     for index, (proposed_id, added_id) in enumerate(zip(proposed, added, strict=False)):
         if proposed_id != added_id:
             return index

@@ -43,7 +43,7 @@ class Completions(TargetServer):
     path = "completions"
     text_field = "prompt"
     special_tokens_field = "add_special_tokens"
-    gives_logprobs = "vLLM gives them (logprobs, return_tokens_as_token_ids)"
+    gives_logprobs = "vLLM (logprobs, return_tokens_as_token_ids)"
 
     def lists(self, vocab: int, wanted: int) -> int:
         shorter = [length for length in LISTS if length < wanted]
@@ -57,8 +57,8 @@ class Completions(TargetServer):
     def draws(self, prefixes: Sequence[Sequence[int]], wanted: Wanted) -> list[list[Drawn]]:
         if wanted.settings.temperature < MIN_TEMPERATURE:
             raise PairError(
-                f"this server draws at a temperature of {MIN_TEMPERATURE:g} or more: set "
-                "temperature to 0 for a greedy run."
+                f"this server samples at temperatures of {MIN_TEMPERATURE:g} or more: raise the "
+                "temperature, or set it to 0 for a greedy run."
             )
         answer = self._posted(self._draw_question(prefixes, wanted))
         return self._drawn_tokens(answer, len(prefixes), wanted.tokens)
@@ -167,7 +167,7 @@ class LlamaTarget(TargetServer):
     path = "/completion"
     text_field = "content"
     special_tokens_field = "add_special"
-    gives_logprobs = "llama.cpp's server gives them (n_probs)"
+    gives_logprobs = "llama.cpp's (n_probs)"
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         return {

@@ -54,7 +54,7 @@ class TargetServer:
     """The name of the option for special tokens in these requests."""
 
     gives_logprobs = ""
-    """The way in which this engine gives log-probabilities, for a sentence: "vLLM gives them"."""
+    """The engine with its options for log-probabilities: "vLLM (logprobs)"."""
 
     def __init__(self, server: Server, model: str) -> None:
         self.server = server
@@ -103,7 +103,7 @@ class TargetServer:
         """The drawn tokens, by prefix. Draws after one prefix are independent; draws after
         different prefixes need not be. Raises `ServerError`, and `PairError` if the server cannot
         draw."""
-        raise PairError("this server does not tell the probabilities of chosen tokens.")
+        raise PairError("this server does not report the probabilities of chosen tokens.")
 
     def can_draw(self, vocab: int) -> bool:
         """Whether `draws` works. Never call it for a server that speculates: this request has
@@ -123,7 +123,7 @@ class TargetServer:
             if chunk.get("choices") or chunk.get("content"):
                 seconds = at
         if seconds is None:
-            raise PairError(f"{self.server.shown} streams nothing: its own speed is unknown.")
+            raise PairError(f"{self.server.shown} sends no stream, so its own speed is unknown.")
         return count / seconds
 
     def tokenize(self, text: str) -> list[int]:
@@ -174,8 +174,9 @@ class TargetServer:
 
     def _no_logprobs(self) -> PairError:
         return PairError(
-            f"{self.server.shown} gives no log-probabilities by token id after several prefixes: "
-            f"a target needs them, as {self.gives_logprobs}."
+            f"{self.server.shown} does not return log-probabilities by token id for several "
+            "prefixes, which a target needs: use a server that does, such as "
+            f"{self.gives_logprobs}."
         )
 
     def _answered(self, path: str, body: dict[str, Any], field: str) -> Any:

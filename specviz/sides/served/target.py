@@ -1,4 +1,4 @@
-"""A target whose weights lie on a server, and its engine: its cache is a list of ids, and its
+"""A target whose weights are on a server, and its engine: its cache is a list of ids, and its
 logits are the server's log-probabilities."""
 
 from __future__ import annotations
@@ -91,15 +91,15 @@ class RemoteTarget(ModelElsewhere):
     def make_engine(self, vocab: int, states: bool) -> Engine:
         if states:
             raise PairError(
-                "a target on a server hands out no hidden states, which a head reads: choose "
+                "a head needs the target's hidden states, which a server does not return: choose "
                 "another drafter."
             )
         return RemoteEngine(self, vocab)
 
     def pass_cost(self) -> NoReturn:
         raise PairError(
-            "what a pass on a server costs is not known, so it cannot decide how much to draft: "
-            "use the policy 'fixed' or 'heuristic'."
+            "the cost of a pass on a server is unknown, so this policy cannot choose how much to "
+            "draft: use the policy 'fixed' or 'heuristic'."
         )
 
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
@@ -125,10 +125,11 @@ class RemoteTarget(ModelElsewhere):
         if self.draws and settings.rule == "token":
             return None
         raise PairError(
-            f"this server lists {max_listed} log-probabilities, with which a run above temperature "
-            f"0 is exact only if top_k is from 1 to {max_listed}: set it, or start the server with "
-            "all of them (vLLM: --max-logprobs -1), or without speculation so that it can draw for "
-            "the verdict 'token' (vLLM: --logprobs-mode processed_logprobs)."
+            f"this server lists {max_listed} log-probabilities per token, too few for an exact run "
+            f"above temperature 0: set top_k to a value from 1 to {max_listed}, start the server "
+            "with all log-probabilities (vLLM: --max-logprobs -1), or start it without "
+            "speculation and use the verdict 'token', for which it draws tokens itself (vLLM: "
+            "--logprobs-mode processed_logprobs)."
         )
 
 
@@ -179,7 +180,11 @@ class RemoteEngine(OwnEngine):
         if listed is not None:
             return NumpyPath(self, run)
         if run.decide is not None:
-            raise PairError("a benchmark of speed needs whole distributions from the server.")
+            raise PairError(
+                "a benchmark of speed needs whole distributions, and this server does "
+                "not list them: start it with all log-probabilities (vLLM: "
+                "--max-logprobs -1)."
+            )
         return DrawnPath(self, run)
 
     def round_fields(self) -> dict[str, Any]:
@@ -217,6 +222,6 @@ def check_tokenizer(server: TargetServer, tokenizer: Any, vocab: int) -> None:
     all_ids = sorted(tokenizer.get_vocab().values())
     if not splits_alike or server.detokenize(all_ids) != tokenizer.decode(all_ids):
         raise PairError(
-            f"{server.model} on {server.server.shown} has another tokenizer than the "
-            f"draft, whose vocabulary has {vocab} tokens: choose a draft of its family."
+            f"{server.model} on {server.server.shown} and the draft have different tokenizers (the "
+            f"draft's vocabulary has {vocab} tokens): choose a draft of the target's family."
         )

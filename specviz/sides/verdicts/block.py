@@ -93,15 +93,15 @@ BLOCK = VerdictKind(
     decide=decide_block,
     label="block",
     clause="all drafts of a round are judged together",
-    law="Exact does not mean the same words, it means the same chances. Block verification "
-    "judges the guesses of a round together: it accepts more of them than one test after the "
-    "other would, and makes up for exactly what it rejects, so every text keeps the "
-    "probability that the target alone gives it (Sun et al. 2024).",
+    law="Exact does not mean the same words, it means the same chances. Block verification judges "
+    "the guesses of a round together: it accepts more of them than separate tests would, and "
+    "corrects exactly for what it rejects, so every text keeps the probability that the target "
+    "alone gives it (Sun et al. 2024).",
     note="The guesses are judged together, but shown one after the other: all up to the last "
     "one whose draw is below its threshold are accepted. So the text follows p, and never fewer "
     "are accepted on average than one by one.",
     left="left: max(0, w p − q)",
-    beta="mean overlap of the two distributions, as the token rule has it",
+    beta="mean overlap of the two distributions, as in the token rule",
     threshold="u",
     weighted=True,
     together=True,

@@ -57,12 +57,12 @@ EXACT_MATCH = VerdictKind(
     decide=decide_exact_match,
     label="exact match",
     clause="drafts are compared with the target's own draws",
-    law="Exact does not mean the same words, it means the same chances. Here the target draws "
-    "each token itself, from p, and a guess is accepted only if it is that token: what is written "
-    "are always the target’s own draws.",
-    note="The target’s own draws are what is written, so the text follows p. Fewer guesses "
-    "hold than with the ratio p / q, which may accept a guess that the target would not "
-    "have drawn this time.",
+    law="Exact does not mean the same words, it means the same chances. Here the target draws each "
+    "token itself, from p, and a guess is accepted only if it is that token, so the text "
+    "consists of the target’s own draws.",
+    note="The text consists of the target’s own draws, so it follows p. Fewer guesses are accepted "
+    "than with the ratio p / q, which may accept a guess that the target would not have drawn "
+    "this time.",
     left="p without the rejected one",
     beta="mean probability that the rule accepts a draft",
     chance=True,

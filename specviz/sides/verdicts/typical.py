@@ -66,12 +66,12 @@ TYPICAL = VerdictKind(
     label="typical",
     exact=False,
     choice="Typical (changes the text)",
-    clause="drafts are kept that the target finds likely enough",
+    clause="drafts that the target finds likely enough are kept",
     law="This rule is not exact. A guess is kept if the target finds it likely enough, however "
-    "often the draft guesses it, and nothing makes up for that: the text follows another "
+    "often the draft guesses it, and nothing corrects for that: the text follows another "
     "distribution (Cai et al. 2024). The experiment below shows by how much.",
-    note="Kept means “likely enough” here: nothing makes up for guesses that the draft makes "
-    "too often. The text does not follow the target’s distribution.",
+    note="Kept means “likely enough” here: nothing corrects for guesses that the draft makes too "
+    "often. The text does not follow the target’s distribution.",
     beta="mean probability that the rule accepts a draft",
     chance=True,
     threshold="p",

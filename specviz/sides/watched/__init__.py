@@ -1,1 +1,1 @@
-"""A serving engine that speculates by itself, observed from outside: its stream becomes rounds."""
+"""A serving engine that speculates on its own, observed from outside: its stream becomes rounds."""

@@ -147,7 +147,7 @@ class VllmReader(Reader):
         text = str(choice["text"] or "")
         if sent_ids is None:
             raise ServerError(
-                f"{self._server.shown} streams no token ids: watch vLLM from 0.11 on, or "
+                f"{self._server.shown} streams no token ids: watch vLLM 0.11 or newer, or "
                 "llama.cpp's server."
             )
         ids = [int(token_id) for token_id in sent_ids]

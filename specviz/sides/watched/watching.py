@@ -1,8 +1,8 @@
-"""A watched serving engine that speculates by itself: its stream is a lane, and a second server's
+"""A watched serving engine that speculates on its own: its stream is a lane, and a second server's
 stream may be the baseline.
 
 The lanes run one after the other, each as one request. Two servers on one machine would disturb
-each other, and a stream cannot be told to wait for another one.
+each other, and a stream cannot be made to wait for another one.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def served_settings(settings: Settings) -> Settings:
     template, which the server would have to apply."""
     if settings.chat in ("on", "literal"):
         raise SettingsError(
-            "a watched server reads the prompt as it is: set chat to 'off', or write the template "
-            "into the prompt."
+            "a watched server gets the prompt without a chat template: set chat to 'off', or write "
+            "the template into the prompt."
         )
     return replace(
         settings, chat="off", gamma=0, drafter="none", gamma_policy="fixed", verdict="token"
@@ -141,7 +141,8 @@ class _Lane:
                 yield round_
         if reader.ended is None:
             raise ServerError(
-                f"{self._engine.server.shown} ended its stream in mid-answer: see its log."
+                f"{self._engine.server.shown} ended its stream before the answer was complete: see "
+                "its log."
             )
         self.reason = reader.ended
         if not (reader.counts and self._steps) or self._lane == BASELINE:
@@ -209,7 +210,7 @@ def _header(engines: dict[Lane, WatchedEngine], question: _Question, settings: S
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """An engine on a server, which drafts and judges by itself.
+    """An engine on a server that drafts and judges on its own.
 
     name: of its model. stream: the watched engine. alone: the engine of the target alone, or None.
     """
@@ -230,7 +231,9 @@ class Watched:
         """The events of a race: the lane of the server's stream, and a baseline if there is a
         second server. Raises `SettingsError` and `ServerError`."""
         if set(lanes) != {SPECULATIVE} or memory:
-            raise SettingsError("a watched server has one lane with drafts: leave out the others.")
+            raise SettingsError(
+                "a watched server has only one lane with drafts: remove the other lanes."
+            )
         return watch(self.stream, self.alone, prompt, lanes[SPECULATIVE])
 
 
