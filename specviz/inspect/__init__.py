@@ -1,1 +1,1 @@
-"""Questions about a run: do the texts follow one law, and where do two lanes part?"""
+"""Questions about a run: do the texts follow one distribution, and where do two lanes diverge?"""

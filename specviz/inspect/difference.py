@@ -1,4 +1,4 @@
-"""Decide where two greedy lanes part: a tie within rounding, or a bug?
+"""Decide why two greedy lanes diverge: a tie within rounding, or a bug?
 
 Passes over one and over several tokens round differently, so that a near-tie may fall either way;
 a fault in a cache or a mask changes logits by far more. The position is scored again in several
@@ -50,7 +50,7 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
     length = len(parting.prompt) + parting.index
     width = min(max(2, parting.gamma + 1), MAX_WIDTH, length)
     with torch.inference_mode():
-        yield "Writing the baseline's text again, one token per pass."
+        yield "Repeating the baseline's text, one token per pass."
         one_by_one = _fresh_logits(pair, parting, [1] * len(parting.theirs))
         yield "Repeating the passes of the lane with drafts."
         repeated = _repeated_logits(pair, parting)
@@ -91,18 +91,18 @@ def _difference(
     if behind > rounding:
         reasons.append(
             f"with fresh caches the worse candidate is {behind:.2g} nats behind the first choice, "
-            f"and rounding moves logits by at most {rounding:.2g}"
+            f"and rounding explains at most {rounding:.2g}"
         )
     moved = _moved(repeated, logits_by_scoring[ONE_PASS])
     if moved > rounding:
         reasons.append(
-            f"the passes of the lane with drafts, repeated, give logits that differ by {moved:.2g} "
-            "nats from fresh ones"
+            "the repeated passes of the lane with drafts give logits that differ from fresh ones "
+            f"by {moved:.2g} nats"
         )
     rejected = [token for token in judged if token.outcome == "rejected"]
     wrong = sum(not _is_near_tie(token, rounding) for token in rejected)
     if wrong:
-        reasons.append(f"the target refused {wrong} of its own guesses by a clear margin")
+        reasons.append(f"the target rejected {wrong} of its own guesses by a clear margin")
 
     scored = [
         _scored(scoring, logits, ours, theirs) for scoring, logits in logits_by_scoring.items()
@@ -145,20 +145,20 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
     its ids cannot be fed."""
     name = model_name(pair.target)
     if name != parting.target:
-        raise PairError(f"the run was made with {parting.target}, not {name}: name its pair.")
+        raise PairError(f"the run was made with {parting.target}, not {name}: name the run's pair.")
     products = getattr(pair.target, "products", None)
     dtype = arithmetic_in_words(weights_form(pair.target), products)
     if dtype != parting.dtype:
         raise PairError(
-            f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load it "
-            "with the dtype and the products of the run."
+            f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load the "
+            "pair with the run's dtype and products."
         )
     fed = [*parting.prompt, *parting.theirs]
     for target_pass in parting.passes:
         fed += [*target_pass.drafted, *target_pass.emitted]
     has_unknown = any(not 0 <= token_id < pair.vocab for token_id in fed)
     if has_unknown or not parting.prompt or len(parting.ours) < len(parting.theirs):
-        raise TraceError("the run holds tokens that this pair does not have: name its pair.")
+        raise TraceError("the run has tokens that this pair does not have: name the run's pair.")
 
 
 def _fresh_logits(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor:
@@ -217,8 +217,8 @@ def _rounding(scorings: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]
     if observed > limit:
         name = str(dtype).removeprefix("torch.")
         reason = (
-            f"passes over one token and over several differ by {observed:.2g} nats, and rounding "
-            f"in {name} explains at most {limit:.2g}"
+            f"passes over one token and passes over several differ by {observed:.2g} nats, and "
+            f"rounding in {name} explains at most {limit:.2g}"
         )
         return limit, [reason]
     return min(max(2 * observed, min_units * unit), limit), []

@@ -1,4 +1,4 @@
-"""The verb `explain-difference`: explain why two greedy lanes part."""
+"""The verb `explain-difference`: explain why two greedy lanes diverge."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .parting import difference_lines, parting_of
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `explain-difference` to a parser."""
     parser.add_argument("file", metavar="FILE", help="a recording")
-    parser.add_argument("--of", metavar="LANE", help="which lane with drafts; else the first")
+    parser.add_argument("--of", metavar="LANE", help="the lane with drafts; default: the first")
     add_pair(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print why two greedy lanes part; returns 1 if it is a bug, else 0."""
+    """Print why two greedy lanes diverge; returns 1 if it is a bug, else 0."""
     trace, _ = read_file(options.file)
     parting = parting_of(trace, options.of)
     if parting is None:

@@ -38,12 +38,12 @@ from ..runs.terminal import printable, round_line
 
 NAME = "No speed-up: a thought experiment"
 WHY = (
-    "The model that wrote this text judged nothing, so nothing ran faster. A guess counts as right "
-    "if it is the very token that was written."
+    "The model that wrote this text judged no guesses, so nothing ran faster. A guess counts as "
+    "right if it is exactly the token that was written."
 )
 UNITS = (
     "Tokens are the draft's; the model that wrote the text has others. Tokens per round would be "
-    "the upper limit of a speed-up, with guesses and checks that cost nothing."
+    "the limit of the speed-up if guesses and checks cost nothing."
 )
 GAMMAS = (1, 2, 3, 5, 8, 16)
 FED = 32  # positions of the text per pass
@@ -89,7 +89,7 @@ class Guesses:
     def rounds(self, gamma: int) -> list[Round]:
         """The rounds of `gamma` guesses as a lane would have shown them, without times.
 
-        They are those of greedy drafts beside a target that writes this text; for a sampled text,
+        They are those of greedy drafts for a target that writes this text; for a sampled text,
         under the rule that keeps a guess if it is the token that the target drew.
         """
         rounds: list[Round] = []
@@ -151,7 +151,7 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
     stream = TextStream(draft.tokenizer, context_ids)
     pieces = Pieces(draft.tokenizer)
     unguessed: list[int] = []
-    if not context_ids:  # nothing stands before the first token
+    if not context_ids:  # the first token has no context
         unguessed = text_ids[:1]
         context_ids = unguessed
         text_ids = text_ids[1:]
@@ -160,8 +160,8 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
     ids = text_ids[: min(MAX_TOKENS, room)]
     if not ids:
         raise PromptError(
-            "there is nothing to guess: give a text of a few words, and a prompt that leaves room "
-            f"for it in the draft's context of {limit:,} tokens."
+            "there is nothing to guess: give a text of a few words and a prompt short enough that "
+            f"both fit in the draft's context of {limit:,} tokens."
         )
     before = "".join(map(stream.push, unguessed))
     places = [
@@ -250,7 +250,7 @@ def guess_lines(guesses: Guesses, gamma: int, *, color: bool) -> Iterator[str]:
         yield round_line(r, color=color)
     right = guesses.right
     places = len(guesses.places)
-    yield f"\n{guesses.draft} had {right} of {places} places right ({right / places:.2f})"
+    yield f"\n{guesses.draft} guessed {right} of {places} tokens right ({right / places:.2f})"
     if guesses.left_out:
         yield f"the last {guesses.left_out} tokens of the text were left out"
     yield f"{'gamma':>7}{'rounds':>9}{'alpha':>8}{'tau':>8}"
@@ -266,16 +266,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `guess` to a parser."""
     add = parser.add_argument
     draft = (
-        "a hub id, a folder or a GGUF file, or the name of a pair whose draft guesses; "
-        "default %(default)s"
+        "the draft: a hub id, a folder, a GGUF file, or the name of its pair; default %(default)s"
     )
     add("--draft", default=BUILTIN, metavar="ID", help=draft)
-    add("--text", required=True, metavar="FILE", help="what the model wrote; - is the input")
-    add("--prompt", default="", help="what the text answers")
-    add("--continues", action="store_true", help="the text goes on from the prompt (completions)")
-    add("--gamma", type=whole(1), default=Settings().gamma, help="of the rounds that are printed")
+    add(
+        "--text",
+        required=True,
+        metavar="FILE",
+        help="the text that the model wrote; - for standard input",
+    )
+    add("--prompt", default="", help="the prompt that the text answers")
+    add("--continues", action="store_true", help="the text continues the prompt (completions)")
+    add(
+        "--gamma",
+        type=whole(1),
+        default=Settings().gamma,
+        help="gamma of the rounds that are printed",
+    )
     add_color(parser)
-    add("--json", action="store_true", help="print places and rounds as JSON")
+    add("--json", action="store_true", help="print guesses and rounds as JSON")
 
 
 def main(options: argparse.Namespace) -> None:
@@ -304,6 +313,6 @@ def _text(file: str) -> str:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
-        raise SpecvizError(f"{file} cannot be read as a text in UTF-8.") from error
+        raise SpecvizError(f"{file} cannot be read as text: give a file in UTF-8.") from error
     # Editors add a byte order mark, which is not text, and a final line feed.
     return text.removeprefix("\ufeff").rstrip("\n")

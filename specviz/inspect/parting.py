@@ -1,4 +1,4 @@
-"""The position where the two greedy lanes of a run part, and its explanation, as data.
+"""The position where the two greedy lanes of a run diverge, and its explanation, as data.
 `inspect.difference` computes the explanation with the models. Whether a run is the same as another
 one is another question: `runs.rerun`.
 """
@@ -101,15 +101,15 @@ class Difference:
     def summary(self) -> str:
         """The answer in one sentence."""
         if self.reasons:
-            return "A bug: report it, with this recording."
+            return "A bug: report it and attach this recording."
         return (
             f"A tie within rounding: the candidates are {self.behind:.2g} nats apart, and rounding "
-            f"moves logits by up to {self.rounding:.2g} here."
+            f"shifts logits by up to {self.rounding:.2g} here."
         )
 
 
 def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
-    """Where a speculative lane (None: the first) parts from the baseline; None if it does not.
+    """Where a speculative lane (None: the first) diverges from the baseline; None if it does not.
 
     Raises `SettingsError` if the run was sampled, where texts may differ by chance.
     """
@@ -147,7 +147,7 @@ def _ids(tokens: Iterable[Token]) -> tuple[int, ...]:
 
 
 def difference_lines(difference: Difference) -> Iterator[str]:
-    """Why two greedy lanes part: each way of scoring the position, the control, the answer."""
+    """Why two greedy lanes diverge: each way of scoring the position, the control, the answer."""
     ours = printable(difference.ours)
     theirs = printable(difference.theirs)
     yield f"token {difference.index + 1}: “{ours}” with drafts, “{theirs}” from the target alone"
@@ -156,11 +156,11 @@ def difference_lines(difference: Difference) -> Iterator[str]:
             f"  {scored.name:32} “{ours}” {scored.p_ours:.4f}  “{theirs}” {scored.p_theirs:.4f}  "
             f"apart {scored.apart:+.2g} nats"
         )
-    yield f"  rounding moves logits by up to {difference.rounding:.2g} nats here"
+    yield f"  rounding shifts logits by up to {difference.rounding:.2g} nats here"
     yield (
         f"  control, the target drafting for itself: {difference.held} of {difference.judged} "
-        "guesses held"
+        "guesses accepted"
     )
     yield difference.summary
     for reason in difference.reasons:
-        yield f"  since {reason}"
+        yield f"  because {reason}"

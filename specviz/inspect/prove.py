@@ -61,8 +61,8 @@ class Proof(NamedTuple):
 
 
 def prove(name: str, runs: int = RUNS, device: torch.device = CPU) -> Proof:
-    """Test a drafter, or a verdict with a draft model, by name, on a device: a head on a processor
-    alone.
+    """Test a drafter, or a verdict with a draft model, by name, on a device; heads only on a
+    processor.
 
     Each of `runs` texts is drawn with a seed of its own and compared with the probabilities that
     follow from the target's logits (Pearson's test of fit). Raises `SpecvizError` if there is no
@@ -156,8 +156,10 @@ def law_of(pair: Pair) -> dict[Outcome, float]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `prove` to a parser."""
-    parser.add_argument("kind", metavar="DRAFTER|VERDICT", help="what is tested, by name")
-    parser.add_argument("--runs", type=int, default=RUNS, help="texts; default %(default)s")
+    parser.add_argument("kind", metavar="DRAFTER|VERDICT", help="the name of what to test")
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help="number of texts; default %(default)s"
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -169,10 +171,13 @@ def main(options: argparse.Namespace) -> int:
         f"p = {proof.p_value:.3g}"
     )
     if proof.kept:
-        print("kept: nothing speaks against the target's own distribution.")
+        print("kept: the texts are consistent with the target's own distribution.")
         return 0
     odds = "a billion or more"
     if proof.p_value > 1e-9:
         odds = f"{1 / proof.p_value:,.0f}"
-    print(f"not kept: texts of the target's own distribution differ so once in {odds} tests.")
+    print(
+        "not kept: texts from the target's own distribution would differ this much once in "
+        f"{odds} tests."
+    )
     return 1

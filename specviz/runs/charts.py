@@ -254,7 +254,7 @@ def _requests(
             hovertemplate=f"%{{x:.3~s}} kB, %{{y:.0f}} ms<extra>{label}</extra>",
         )
     figure.update_layout(hovermode="closest")
-    figure.update_xaxes(title_text="kB there and back", rangemode="tozero")
+    figure.update_xaxes(title_text="kB sent and received", rangemode="tozero")
 
 
 def _add_lanes(

@@ -33,7 +33,7 @@ BUILTIN_TARGET = "target"  # the name of its folder
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run` to a parser."""
     _add_race(parser)
-    parser.add_argument("--out", metavar="FILE", help="also write the run (.json, .json.gz)")
+    parser.add_argument("--out", metavar="FILE", help="also save the run (.json, .json.gz)")
     add_color(parser)
 
 
@@ -47,7 +47,7 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     """Add the options of `check` to a parser."""
     add = parser.add_argument
     add("files", metavar="FILE", nargs="+")
-    add("--rerun", action="store_true", help="also run them once more here, and compare")
+    add("--rerun", action="store_true", help="also run each one again here and compare")
     add_pair(parser)
     parser.set_defaults(pair=None)
 
@@ -56,21 +56,23 @@ def add_export(parser: argparse.ArgumentParser) -> None:
     """Add the options of `export` to a parser."""
     add = parser.add_argument
     add("file", metavar="FILE", help="a recording")
-    add("--html", metavar="OUT", help="write a page that plays from disk")
-    add("--embed", metavar="OUT", help="write a small player for a frame in an article")
-    add("--charts", metavar="OUT", help="write all charts as a page to explore")
-    add("--csv", metavar="DIR", help="write tokens.csv and rounds.csv there")
+    add("--html", metavar="OUT", help="write a page that plays the run without a server")
+    add("--embed", metavar="OUT", help="write a small player to embed in an article")
+    add("--charts", metavar="OUT", help="write a page with all charts")
+    add("--csv", metavar="DIR", help="write tokens.csv and rounds.csv to this folder")
 
 
 def _add_race(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt", nargs="?", help="or the user's last turn behind --messages")
+    parser.add_argument(
+        "prompt", nargs="?", help="a text, or the user's last turn after --messages"
+    )
     parser.add_argument(
         "--messages",
         metavar="FILE",
-        help='earlier turns, a JSON list of {"role": ..., "content": ...}; without a prompt its '
+        help='earlier turns, a JSON list of {"role": ..., "content": ...}; without a prompt, its '
         "last turn is the question",
     )
-    parser.add_argument("--system", metavar="TEXT", help="a system prompt, before all turns")
+    parser.add_argument("--system", metavar="TEXT", help="a system prompt before all turns")
     add_pair(parser)
     add_settings(parser)
     parser.add_argument(
@@ -78,7 +80,7 @@ def _add_race(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CHANGES",
-        help="also race a lane with these settings, such as drafter=ngram,gamma=3 (repeatable)",
+        help="also race a lane with these changes, such as drafter=ngram,gamma=3 (repeatable)",
     )
 
 
@@ -90,7 +92,7 @@ def _prompt(options: argparse.Namespace) -> TextPrompt:
     if options.messages is not None:
         turns += messages_file(options.messages)
     if options.prompt is None and not turns:
-        raise PromptError("there is no prompt: write one, or give --messages a file of turns.")
+        raise PromptError("there is no prompt: give one, or a file of turns with --messages.")
     if not turns:
         return str(options.prompt)
     if options.prompt is not None:
@@ -156,7 +158,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def pair_named(header: Header) -> str:
-    """The name of a header's pair. Raises `TraceError` if the header does not tell it."""
+    """The name of a header's pair. Raises `TraceError` if the header does not contain it."""
     target = str(header.target["name"])
     if "/" in target:
         return f"{target}+{_draft_named(header)}"
@@ -171,7 +173,7 @@ def pair_named(header: Header) -> str:
     if rows:
         return rows[0].name
     raise TraceError(
-        "this recording names its target by a file, a folder or a server: say which with --pair."
+        "this recording's target is a file, a folder or a server: name the pair with --pair."
     )
 
 
@@ -194,7 +196,7 @@ def export(options: argparse.Namespace) -> None:
     """Write what the options ask for of a recording."""
     if not (options.html or options.embed or options.charts or options.csv):
         raise TraceError(
-            "name what to write: --html OUT, --embed OUT, --charts OUT, --csv DIR, or several."
+            "there is nothing to write: pass --html OUT, --embed OUT, --charts OUT or --csv DIR."
         )
     trace, _ = read_file(options.file)
     paths: dict[str, Path] = {}

@@ -139,7 +139,7 @@ _CELL = (
     'style="width: 100%; height: {height}px; border: 0"></iframe>'
 )
 
-# What the page of a cell may do, which is no more than the page that it unpacks.
+# The policy of a cell's page, which allows no more than the page that it unpacks.
 _CELL_PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">

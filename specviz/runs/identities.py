@@ -51,16 +51,16 @@ def _fault(problem: str, *where: str) -> TraceError:
 def _check_header(header: Header) -> None:
     is_watched = header.source is not None
     if not is_watched and not (header.prompt_ids and header.threads):
-        raise _fault("prompt_ids is empty or threads is 0", "header")
+        raise _fault("prompt_ids is empty, or threads is 0", "header")
     if not is_watched and not {"torch", "transformers"} <= header.versions.keys():
         raise _fault("torch or transformers is missing", "header", "versions")
     if header.question is not None and header.question not in header.prompt:
-        raise _fault("question is no part of prompt", "header")
+        raise _fault("prompt does not contain question", "header")
     if header.messages is not None and len(header.messages) < 2:
-        raise _fault("messages has less than two turns", "header")
+        raise _fault("messages has fewer than two turns", "header")
     lanes = header.lanes
     if not lanes or BASELINE in lanes or lanes.keys() != header.drafts.keys():
-        raise _fault("lanes and drafts are not of the same lanes with drafts", "header")
+        raise _fault("lanes and drafts must name the same lanes, without the baseline", "header")
     try:
         check_shared(lanes)
     except SettingsError as error:
@@ -68,14 +68,16 @@ def _check_header(header: Header) -> None:
     prefill = header.prefill_seconds
     _check_lanes(header, prefill, "header", "prefill_seconds")
     if any(("target" in seconds) == is_watched for seconds in prefill.values()):
-        raise _fault("target is missing, or told by a server", "header", "prefill_seconds")
+        raise _fault(
+            "target is missing, or is given for a watched server", "header", "prefill_seconds"
+        )
     if header.lane_threads:
         _check_lanes(header, header.lane_threads, "header", "lane_threads")
 
 
 def _check_lanes(header: Header, by_lane: Mapping[Lane, Any], *where: str) -> None:
     if by_lane.keys() != set(header.all_lanes):
-        raise _fault(f"the lanes are not {', '.join(header.all_lanes)}", *where)
+        raise _fault(f"the lanes must be {', '.join(header.all_lanes)}", *where)
 
 
 def _check_rounds(trace: Trace) -> None:
@@ -96,9 +98,9 @@ def _check_rounds(trace: Trace) -> None:
         fault = _times_fault(r, last) or _counts_fault(r, last)
         max_drafted = 0 if r.lane == BASELINE else settings.gamma
         if not is_watched and len(r.drafted) > max_drafted:
-            fault = f"it has {len(r.drafted)} drafted tokens where {max_drafted} may be"
+            fault = f"it has {len(r.drafted)} drafted tokens, and the limit is {max_drafted}"
         if not fault and emitted[r.lane] > settings.max_new_tokens:
-            fault = f"the lane has emitted more than max_new_tokens, {settings.max_new_tokens}"
+            fault = f"the lane emitted more tokens than max_new_tokens, {settings.max_new_tokens}"
         if fault:
             raise _fault(fault, name)
         for position, token in enumerate(r.tokens, 1):
@@ -125,14 +127,14 @@ def _times_fault(r: Round, last: Round | None) -> str:
     begin = 0.0 if last is None else last.clock
     seconds = seconds_of(r)
     if r.clock < begin:
-        return f"the clock goes back from {begin:.6g} s to {r.clock:.6g} s"
+        return f"the clock runs backwards, from {begin:.6g} s to {r.clock:.6g} s"
     if abs(begin + seconds - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
         return (
-            f"the clock moves by {r.clock - begin:.6g} s "
-            f"and the parts of the round add up to {seconds:.6g} s"
+            f"the clock advances by {r.clock - begin:.6g} s and the parts of the round add up to "
+            f"{seconds:.6g} s"
         )
     if last is not None and r.wall is not None and r.wall < (last.wall or 0.0):
-        return "wall, the clock on the wall, goes back"
+        return "wall, the wall clock, runs backwards"
     return ""
 
 
@@ -142,7 +144,7 @@ def _counts_fault(r: Round, last: Round | None) -> str:
     only the last round of a lane may lack."""
     index = 0 if last is None else last.index + 1
     if r.index != index:
-        return f"it stands where round {index + 1} of its lane should"
+        return f"round {index + 1} of its lane should be here"
     if last is not None and last.last is None:
         return "it comes after a round that ended its lane"
     outcomes = [token.outcome for token in r.drafted]
@@ -151,23 +153,23 @@ def _counts_fault(r: Round, last: Round | None) -> str:
     is_rejected = after_accepted[:1] == ["rejected"]
     ignored = after_accepted[1:] if is_rejected else after_accepted
     if any(outcome != "ignored" for outcome in ignored):
-        return "its drafted tokens are not accepted ones, one rejected, ignored ones"
+        return "its drafted tokens must be accepted ones, then one rejected, then ignored ones"
     ends_in_drafts = r.last is None and accepted > 0 and not is_rejected
     is_untold = r.last is not None and r.last.outcome == "untold" and not after_accepted
     if ends_in_drafts or is_untold:
         return ""
     expected = "corrected" if is_rejected else "bonus"
     if r.last is None or r.last.outcome != expected:
-        return f"its last token must be one that is {expected}"
+        return f"the outcome of its last token must be {expected}"
     if expected == "bonus" and after_accepted:
-        return "it emits a bonus although not all drafted tokens were accepted"
+        return "it emits a bonus token although not all drafted tokens were accepted"
     return ""
 
 
 def _watched_token_fault(token: Token) -> str:
     """The fault in a token of a watched server; empty if there is none."""
     if token != Token(token.id, token.text, token.outcome):
-        return "it has numbers, which no watched server tells"
+        return "it has probabilities, which a watched server does not report"
     return ""
 
 
@@ -179,14 +181,14 @@ def _token_fault(token: Token, settings: Settings, *, is_drawn: bool) -> str:
     if token.id == UNKNOWN_ID:
         return "id is missing"
     if is_drawn and (token.beta is not None or token.top_residual):
-        return "beta and top_residual cannot be known where the server draws"
+        return "beta and top_residual cannot be known if the server draws the tokens"
     if token.outcome not in ("accepted", "rejected"):
         return ""
     p = token.p
     q = token.q
     u = token.u
     if p is None or q is None or (u is None and settings.rule != "typical"):
-        return f"p, q or u is missing from a token that was {token.outcome}"
+        return f"p, q or u is missing, and the token was {token.outcome}"
     if q == 0.0:
         return "q is 0, but a draft never draws a token of probability 0"
     if settings.rule != "token" or u is None:
@@ -210,7 +212,7 @@ def _check_order(trace: Trace) -> None:
         else:
             is_back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
         if is_back:
-            fault = f"it stands out of order in a race whose mode is {mode}"
+            fault = f"it is out of order for a race in the mode {mode}"
             raise _fault(fault, round_name(r.lane, r.index))
 
 
@@ -222,7 +224,7 @@ def _check_end(trace: Trace, end: End) -> None:
     if counted is not None and counted["accepted"] > counted["drafted"]:
         raise _fault("more tokens were accepted than drafted", "end", "counted")
     if end.lanes is not None and end.lanes.keys() != set(header.speculative):
-        raise _fault("lanes are not those of the header", "end")
+        raise _fault("the lanes differ from those in the header", "end")
     for lane in header.speculative:
         _check_agreement(trace, end, lane)
 
@@ -235,15 +237,15 @@ def _check_agreement(trace: Trace, end: End, lane: Lane) -> None:
     if recorded == Agreement() and (not can_compare or is_stopped):
         return
     if not can_compare or recorded.identical is None:
-        raise _fault("identical must be true or false if the run is greedy, else null", "end")
+        raise _fault("identical must be true or false for a greedy run, and null for others", "end")
     counted = agreement_of(trace.lane(lane), trace.lane(BASELINE))
     if (recorded.identical, recorded.compared) != (counted.identical, counted.compared):
-        raise _fault("identical or compared is not what the tokens of the lanes say", "end")
+        raise _fault("identical or compared contradicts the tokens of the lanes", "end")
     if _index_of(recorded.divergence) != _index_of(counted.divergence):
-        raise _fault("divergence is not where the lanes first differ", "end")
+        raise _fault("divergence is not at the first token that differs", "end")
     apart = abs(_margin_of(recorded.divergence) - _margin_of(counted.divergence))
     if apart > MARGIN_ROUNDING:
-        raise _fault("margin is not that of the token's two likeliest choices", "end")
+        raise _fault("margin is not the gap between the token's two likeliest choices", "end")
 
 
 def _index_of(divergence: Divergence | None) -> int | None:

@@ -23,8 +23,8 @@ class Metrics:
     of the baseline. The predictions are those of Leviathan et al. 2022 (see `core.policy`),
     averaged over the rounds. For a watched server (see `Header.source`) speeds and tau leave out
     the first token, which came from the prefill; beta and c are unknown, and so are alpha,
-    efficiency and the predictions where the server does not tell how many tokens it drafted.
-    `drafted` has then only the accepted ones.
+    efficiency and the predictions where the server does not report how many tokens it drafted.
+    `drafted` then has only the accepted ones.
 
     counts: tokens by outcome; drafted = accepted + rejected + ignored and
         emitted = accepted + corrected + bonus. rounds: target passes.
@@ -77,7 +77,9 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     The trace may be of an unfinished run. Raises `TraceError` if it has no such lane.
     """
     if not isinstance(trace, Trace):
-        raise TraceError(f"the trace is {shown(trace)}: pass a Trace, as Trace.load(FILE) gives.")
+        raise TraceError(
+            f"the trace is {shown(trace)}: pass a Trace, such as Trace.load(FILE) returns."
+        )
     name = trace.speculative_lane(lane)
     rounds = trace.lane(name)
     baseline_rounds = trace.lane(BASELINE)

@@ -35,7 +35,7 @@ STYLES: dict[Outcome, str] = {
 def watch(events: Iterable[Event]) -> Trace:
     """Show a race while it runs, and return it: `watch(race(pair, prompt))`.
 
-    In a cell of a notebook one picture is renewed, and the returned trace shows itself as a player
+    In a cell of a notebook one picture is updated, and the returned trace shows itself as a player
     that plays the race again; elsewhere rounds are printed as lines.
     """
     display = _notebook_display()
@@ -88,7 +88,7 @@ class Picture:
 
     def _repr_html_(self) -> str:
         if self.trace is None:
-            return "<p>The lanes read the prompt.</p>"
+            return "<p>The lanes are reading the prompt.</p>"
         return "".join(_parts(self.trace))
 
 

@@ -5,8 +5,8 @@ A file must pass four checks, in this order: its size, packed and unpacked; type
 can tell whether its times are true, or whether its models wrote its tokens: `rerun` runs it again.
 
 The page reads files of strangers, recordings and prompts, in a process of their own (`serve`): a
-small file can keep a parser busy for seconds, during which Python does nothing else. A process of
-its own spares the page that time, has limited memory, and can be ended. A request is a line with a
+small file can keep a parser busy for seconds, during which Python does nothing else. A separate
+process does not block the page, has limited memory, and can be ended. A request is a line with a
 form and a number of bytes, and then these bytes; an answer is a line with a number of bytes, and
 then these bytes, a JSON object.
 """
@@ -30,7 +30,7 @@ from .html import embedded_html, standalone_html
 from .tables import rounds_csv, tokens_csv
 from .trace import GZIP, Trace, digest_of
 
-UNVERIFIED = "Times are as the file states them; they cannot be verified."
+UNVERIFIED = "The times are those in the file; they cannot be verified."
 MAX_PACKED = 4 * 2**20  # bytes of a file
 MAX_UNPACKED = 16 * 2**20  # bytes of its JSON: about 5,000 tokens with all their numbers
 MAX_VALUES = 2 * 2**20  # in its JSON; a real recording of that size has about half as many
@@ -47,7 +47,7 @@ def read_recording(
     if not raw:
         raise TraceError(f"this file is empty; {ADVICE}.")
     if len(raw) > most_packed:
-        raise _too_large("this file holds", most_packed)
+        raise _too_large("this file has", most_packed)
     data = _parsed(_unpacked(raw, most_unpacked))
     trace = Trace.from_dict(data)
     from .identities import check_trace  # imports pydantic, which only files need
@@ -55,7 +55,7 @@ def read_recording(
     check_trace(trace)
     if data.get("digest") not in (None, digest_of(data)):
         raise TraceError(
-            f"the digest does not fit: something was changed after the recording; {ADVICE}."
+            f"the digest does not match: the file was changed after the recording; {ADVICE}."
         )
     return trace
 
@@ -102,7 +102,7 @@ def _unpacked(raw: bytes, limit: int) -> bytes:
         if len(raw) <= limit and not unpacker.eof:
             raise TraceError(f"this file is cut off: its gzip data has no end; {ADVICE}.")
         if unpacker.unused_data:
-            raise TraceError(f"this file goes on after the end of its gzip data; {ADVICE}.")
+            raise TraceError(f"this file has more bytes after the end of its gzip data; {ADVICE}.")
     if len(raw) > limit:
         raise _too_large("this file unpacks to", limit)
     return raw
@@ -111,21 +111,21 @@ def _unpacked(raw: bytes, limit: int) -> bytes:
 def _too_large(beginning: str, limit: int) -> TraceError:
     """The error for a file that is too large. limit: in bytes."""
     return TraceError(
-        f"{beginning} more than {limit / 2**20:.3g} MiB, the most a recording may have here; "
-        "record a shorter run."
+        f"{beginning} more than {limit / 2**20:.3g} MiB, the limit for a recording here; record a "
+        "shorter run."
     )
 
 
 def _parsed(raw: bytes) -> Any:
     # A value costs a parser far more time and memory than its bytes, so values are counted first.
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise TraceError(f"this file has more values than any recording of its size; {ADVICE}.")
+        raise TraceError(f"this file has more values than a recording can have; {ADVICE}.")
     try:
         # orjson rejects NaN, deep nesting, single surrogates and text that is not UTF-8.
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise TraceError(
-            f"this file is no valid JSON at line {error.lineno}, column {error.colno}; {ADVICE}."
+            f"this file is not valid JSON at line {error.lineno}, column {error.colno}; {ADVICE}."
         ) from None
 
 
@@ -153,7 +153,7 @@ PROMPT_FILES = {
 """The forms that request the prompts in a file, with the file's known suffix."""
 MAX_PROMPTS = 100  # prompts that are answered
 MAX_MEMORY = 2 * 2**30  # bytes of address space; the largest recordings need a third of it
-TOO_LARGE = "this file takes too much memory to read; use a smaller one."
+TOO_LARGE = "this file needs too much memory to read; use a smaller one."
 
 
 def answer_to(form: str, raw: bytes) -> dict[str, Any]:
@@ -178,8 +178,8 @@ def _prompts_in(raw: bytes, suffix: str) -> dict[str, Any]:
     texts = [prompt for prompt in prompts if not prompt.messages]
     if not texts:
         raise PromptError(
-            "this file has only prompts of several turns: sweep them with "
-            "`python -m specviz sweep --prompts FILE`."
+            "this file has only prompts with several turns: sweep them with `python -m specviz "
+            "sweep --prompts FILE`."
         )
     answered = in_turn(texts)[:MAX_PROMPTS]
     return {

@@ -4,8 +4,8 @@ A seeded run repeats exactly on one machine. So the same prompt, settings, seed 
 same tokens, verdicts and numbers again, within the rounding of another processor or version of
 torch; edited values do not. Times are not compared: they are two measurements.
 
-Here two runs are compared, lane by lane. Where the two lanes of one run part is another question,
-which needs the models: `inspect.difference`.
+Here two runs are compared, lane by lane. Where the two lanes of one run diverge is another
+question, which needs the models: `inspect.difference`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIN_ROUNDING = 1e-5
 MAX_ROUNDING = {"float32": 1e-3}  # deviation that rounding may cause between machines,
 MAX_ROUNDING_HALF = 0.05  # and of 16 bits or fewer
 TIMES_USUAL = 30.0  # rounding's factor above a run's usual deviation
-NEAR = 0.1  # nats between two tokens that are as good as equally likely
+NEAR = 0.1  # nats between two tokens that count as equally likely
 MODEL = ("name", "parameters", "revision", "context", "shared", "products")
 VERSIONS = ("specviz", "torch", "transformers", "cuda")
 MAX_LISTED = 5  # differences
@@ -88,19 +88,25 @@ class Rerun:
     def cause(self) -> str:
         """The likely cause of the differences."""
         if any(change.where.startswith("header") for change in self.changes):
-            return "The pair at hand is not the one that the recording names, or it was edited."
+            return "This is not the pair that the recording names, or the recording was edited."
         if self._agrees_behind():
-            return "Behind it both agree again, as no model does: the recording was edited."
+            return "After it both agree again, which no model does: the recording was edited."
         header = self.recorded.header
         policies = {header.settings_of(lane).gamma_policy for lane in header.speculative}
         if not policies.isdisjoint(("optimal", "confidence")):
-            return "Its policy drafts by what a pass should cost here: lengths may differ."
+            return (
+                "Its policy drafts by the expected cost of a pass here, so draft lengths may "
+                "differ."
+            )
         if not self.elsewhere:
-            return "Versions and processor are the same: the weights are others, or it was edited."
+            return (
+                "Versions and processor are the same: the weights differ, or the recording was "
+                "edited."
+            )
         machine = "; ".join(self.elsewhere)
         if self._is_tie():
-            return f"Both were about to: rounding decides, and {machine}."
-        return f"Other weights, an edit, or another machine: {machine}."
+            return f"It was a near tie, which rounding decides: {machine}."
+        return f"The weights or the machine differ, or the recording was edited: {machine}."
 
     def _agrees_behind(self) -> bool:
         """Whether most rounds after the first that differs are equal again."""
@@ -113,8 +119,8 @@ class Rerun:
         return behind > 0 and len(changed) <= behind // 2
 
     def _is_tie(self) -> bool:
-        """Whether the first tokens that differ were as good as equally likely, or drawn where
-        both runs list the same probabilities."""
+        """Whether the first tokens that differ were about equally likely, or drawn where both runs
+        list the same probabilities."""
         first = self.changes[0]
         for change in self.changes:
             is_of_first_round = (change.lane, change.index) == (first.lane, first.index)
@@ -142,12 +148,13 @@ def rerun_events(header: Header, pair: Pair) -> Iterator[Event]:
     """
     if header.source is not None:
         raise TraceError(
-            "this run was only watched: its server drew the tokens, and would draw others again."
+            "this run was only watched, so its server drew the tokens and would draw others now: "
+            "rerun a race of two models."
         )
     if header.memory is not None:
         raise TraceError(
-            "this run drafted from earlier texts, which a recording does not hold: it cannot be "
-            "run again."
+            "this run drafted from earlier texts, which a recording does not contain: rerun one "
+            "without them."
         )
     mode: Any = header.mode
     return race(pair, list(header.prompt_ids), dict(header.lanes), mode=mode)
@@ -258,7 +265,7 @@ def _elsewhere(recorded: Mapping[str, object], here: Mapping[str, object]) -> It
         if fact != here[name]:
             made_with = fact or "unknown"
             is_here = here[name] or "none"
-            yield f"it was made with {name} {made_with}, and here it is {is_here}"
+            yield f"it was made with {name} {made_with}, and here {name} is {is_here}"
 
 
 def _is_same_token(recorded: Token, again: Token) -> bool:
@@ -300,11 +307,11 @@ def _lane_changes(
     for r, other in zip_longest(rounds, other_rounds):
         if r is None:
             name = round_name(lane, other.index)
-            yield Change(name, "it is not there", "it is there", lane=lane, index=other.index)
+            yield Change(name, "missing", "present", lane=lane, index=other.index)
             return
         if other is None:
             name = round_name(lane, r.index)
-            yield Change(name, "it is there", "it is not there", lane=lane, index=r.index)
+            yield Change(name, "present", "missing", lane=lane, index=r.index)
             return
         yield from _round_changes(r, other, rounding, numbers)
 
@@ -321,7 +328,7 @@ def _round_changes(
         for field, was, now in _token_changes(token, other_token, rounding, numbers):
             yield Change(f"{name}, {token_name}, {field}", was, now, r.lane, r.index, tokens)
         if not _is_same_token(token, other_token):
-            return  # what follows it follows another text
+            return  # the rest follows another text
     if len(r.tokens) != len(other.tokens):
         yield Change(name, f"{len(r.tokens)} tokens", str(len(other.tokens)), r.lane, r.index)
 

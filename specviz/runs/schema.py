@@ -75,7 +75,7 @@ def _is_absent_kind(setting: str, value: Any) -> bool:
 def _falling(top: list[Choice]) -> tuple[Choice, ...]:
     probabilities = [choice.probability for choice in top]
     if probabilities != sorted(probabilities, reverse=True):
-        raise ValueError("it is not in falling order of probability")
+        raise ValueError("it is not in descending order of probability")
     if sum(probabilities) > 1 + SLACK:
         raise ValueError(f"it adds up to {sum(probabilities):.6g}, more than 1")
     return tuple(top)
@@ -268,7 +268,7 @@ def read_parts(data: Any) -> tuple[Header, list[Round], End | None]:
     except ValidationError as error:
         if error.error_count() > MAX_FAULTS:
             raise TraceError(
-                f"this recording has {error.error_count():,} faulty fields; {ADVICE}."
+                f"this recording has {error.error_count():,} invalid fields; {ADVICE}."
             ) from None
         first = error.errors(include_url=False)[0]
         raise TraceError(_sentence(first, data)) from None
@@ -297,7 +297,7 @@ def _sentence(error: Mapping[str, Any], data: Any) -> str:
     if kind == "missing":
         fault = f"{name} is missing"
     elif kind == "extra_forbidden":
-        fault = f"there is a field {name}, which does not exist"
+        fault = f"the field {name} is not part of the schema"
     elif kind == "value_error":
         outside.append(name)
         fault = harmless(str(error["ctx"]["error"]))

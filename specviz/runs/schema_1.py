@@ -1,8 +1,8 @@
 """Upgrade recordings of schema 1, which stored some values twice, to schema 2.
 
 A round had the tokens that it "emitted" instead of the "last" one. A header had "settings" and
-"draft", and an end the fields of one `Agreement`; "lanes" and "drafts" stood beside them only if
-lanes had names of their own.
+"draft", and an end the fields of one `Agreement`; "lanes" and "drafts" were added only if lanes had
+names of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def upgraded(data: dict[str, Any]) -> dict[str, Any]:
             rounds.append(_upgraded_round({**fields}, number))
         end = data["end"] and _upgraded_end({**data["end"]})
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise TraceError(f"this recording of schema 1 lacks a part; {ADVICE}.") from error
+        raise TraceError(f"this recording of schema 1 is incomplete; {ADVICE}.") from error
     return {**data, "schema": 2, "header": header, "rounds": rounds, "end": end}
 
 
@@ -35,7 +35,7 @@ def _upgraded_header(header: dict[str, Any]) -> dict[str, Any]:
         value = header.pop(old)
         if header.get(new) is None:
             header[new] = {SPECULATIVE: value}
-        fault = f"header: {old} is not that of the first lane"
+        fault = f"header: {old} differs from the first lane's"
         _check_same(value, _first(header[new]), fault)
     return header
 
@@ -46,7 +46,9 @@ def _upgraded_round(fields: dict[str, Any], number: int) -> dict[str, Any]:
     accepted = [token for token in fields["drafted"] if token["outcome"] == "accepted"]
     last = emitted[len(accepted) :][:1]  # one token, or none
     fields["last"] = last[0] if last else None
-    fault = f"entry {number} of the rounds: it emitted not just its accepted tokens and one more"
+    fault = (
+        f"entry {number} of the rounds: it emitted other tokens than its accepted ones and one more"
+    )
     _check_same(emitted, accepted + last, fault)
     return fields
 
@@ -57,7 +59,7 @@ def _upgraded_end(end: dict[str, Any]) -> dict[str, Any]:
     if end.get("lanes") is None and agreement != nothing:
         end["lanes"] = {SPECULATIVE: agreement}
     if end.get("lanes") is not None:
-        _check_same(agreement, _first(end["lanes"]), "end: identical is not that of the first lane")
+        _check_same(agreement, _first(end["lanes"]), "end: identical differs from the first lane's")
     return end
 
 

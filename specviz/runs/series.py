@@ -69,7 +69,7 @@ class _SoFar(NamedTuple):
 
 
 def _so_far(rounds: Sequence[Round]) -> _SoFar:
-    """alpha, efficiency and the predicted tau are None if a server tells no drafts."""
+    """alpha, efficiency and the predicted tau are None if a server does not report its drafts."""
     accepted = 0
     judged = 0
     drafted = 0

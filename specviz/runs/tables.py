@@ -54,8 +54,8 @@ def tokens_csv(trace: Trace) -> str:
 
     round, place, position: counted from 1: the round in its lane, the token in its round, and the
     token among all emitted tokens of its lane (empty if it was not emitted). id: empty if a watched
-    server did not tell it. clock: seconds at the end of the round. A text that a spreadsheet would
-    run as a formula gets an apostrophe in front.
+    server did not report it. clock: seconds at the end of the round. A text that a spreadsheet
+    would run as a formula gets an apostrophe in front.
     """
     emitted: Counter[str] = Counter()
     rows: list[dict[str, object]] = []

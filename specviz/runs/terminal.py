@@ -17,8 +17,8 @@ from .uncertainty import DOUBTS, NEAR, uncertainty
 from .vocabulary import OUTCOMES as WORDS
 
 SPEEDUP = "speed-up"
-END_TO_END = "on the wall clock: with prefill, text and all that is recorded"
-UNSEEN = "?"  # stands for a rejected token that a server did not report
+END_TO_END = "on the wall clock, with prefill, decoding of text and recording"
+UNSEEN = "?"  # the mark of a rejected token that a server did not report
 STYLES: dict[Outcome, str] = {  # ANSI attributes; marks distinguish outcomes without colour
     "accepted": "4;38;5;32",
     "rejected": "9;38;5;166",
@@ -104,7 +104,7 @@ def printable(text: str) -> str:
 
 
 def styled(outcome: Outcome, text: str, color: bool) -> str:
-    """A token's text behind the mark of its outcome, in colour if the terminal has it."""
+    """A token's text after the mark of its outcome, in colour if the terminal has it."""
     marked = WORDS[outcome]["mark"] + text
     if not color:
         return marked
@@ -221,7 +221,7 @@ COLUMNS: dict[str, Callable[[Metrics], float | None]] = {
     "tau": lambda m: m.tau,
     "c": lambda m: m.c,
 }
-"""The columns of the table of several lanes, each with the figure that stands in it."""
+"""The columns of the table of several lanes, each with its figure."""
 
 
 def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[str]:
@@ -258,26 +258,27 @@ def _comparison(agreement: Agreement) -> str:
         return f"{compared}/{compared} tokens identical to the baseline"
     margin = shown_number(divergence.margin, 4)
     return (
-        f"the lanes part at token {divergence.index + 1}: "
-        f"the target's top two are {margin} nats apart"
+        f"the lanes diverge at token {divergence.index + 1}: the target's top two tokens are "
+        f"{margin} nats apart"
     )
 
 
 PER_REQUEST = (
-    "The target is on a server: times are those of requests, with the network, the server's queue "
-    "and its other users. The ratio is per request, and says nothing of the server's own speed."
+    "The target is on a server: times are those of requests and include the network, the server's "
+    "queue and its other users. The ratio is per request and says nothing about the server's own "
+    "speed."
 )
 NOT_TOLD = (
-    "The server drafted and judged by itself. It does not tell p, q and the draws, nor what it "
-    "rejected: only how many tokens."
+    "The server drafted and judged on its own. It reports how many tokens it rejected, but not "
+    "which, and no p, q or draws."
 )
 UNTOLD_STEPS = (
-    "It does not tell how many tokens its steps drafted either: each chunk of its stream is taken "
-    "as a step, and all but its last token as accepted."
+    "It does not report how many tokens its steps drafted either: each chunk of its stream counts "
+    "as a step, and all but its last token count as accepted."
 )
 WALL_CLOCK = (
-    "Times are the client's, from chunk to chunk: the network and the server's other users are in "
-    "them."
+    "Times are measured by the client from chunk to chunk and include the network and the server's "
+    "other users."
 )
 
 
@@ -294,11 +295,11 @@ def request_lines(trace: Trace) -> Iterator[str]:
         worked = [r.server_seconds for r in requests if r.server_seconds is not None]
         if len(worked) == len(requests):
             milliseconds = sum(worked) / len(requests) * 1e3
-            line += f", of which the server worked {milliseconds:.1f} ms"
+            line += f", {milliseconds:.1f} ms of it on the server"
         yield line
     rate = trace.header.streaming_rate
     if rate is not None:
-        yield f"{'the server':15} streams {rate:.1f} tokens/s by itself"
+        yield f"{'the server':15} streams {rate:.1f} tokens/s on its own"
     yield PER_REQUEST
 
 
@@ -311,8 +312,8 @@ def watched_figures(trace: Trace, m: Metrics) -> list[Figure]:
     alpha = "of judged drafts were accepted"
     efficiency = "of all drafts were accepted"
     if m.alpha is None:
-        alpha += ": not told by the server"
-        efficiency += ": not told by the server"
+        alpha += ": not reported by the server"
+        efficiency += ": not reported by the server"
     return [
         *figures,
         Figure("alpha", shown_number(m.alpha, 3), alpha),
@@ -323,10 +324,10 @@ def watched_figures(trace: Trace, m: Metrics) -> list[Figure]:
 
 def _watched_speedup(trace: Trace, m: Metrics) -> str:
     if BASELINE not in trace.lanes:
-        return "no baseline was measured: name a second server of the target alone"
+        return "no baseline was measured: name a second server that runs the target alone"
     if m.speedup is None:
         return "too short to compare"
-    return "a measured ratio of two deployments, whose streams ran one after the other"
+    return "the measured ratio of two deployments, streamed one after the other"
 
 
 def watched_lines(trace: Trace, m: Metrics) -> Iterator[str]:
@@ -357,7 +358,7 @@ def _counters_line(trace: Trace, m: Metrics) -> str:
     moved = f"{drafted} tokens drafted and {accepted} accepted in {steps} steps"
     rounds = trace.lane(trace.header.speculative[0])
     if any(r.untold for r in rounds):
-        return f"Its counters moved by {moved} meanwhile, with those of its other users."
+        return f"Its counters rose by {moved} meanwhile, including its other users."
     steps_here = sum(bool(r.drafted) for r in rounds)
     accepted_here = m.counts["accepted"]
     # A token accepted after the end of the text counts as ignored here, and as accepted for the
@@ -369,6 +370,6 @@ def _counters_line(trace: Trace, m: Metrics) -> str:
     if agrees and 0 <= accepted - accepted_here <= cut:
         return f"Its counters agree: {moved}."
     return (
-        f"Its counters moved by {moved} meanwhile, this stream by {m.drafted} and {accepted_here} "
-        f"in {steps_here}: others may have used it too."
+        f"Its counters rose by {moved} meanwhile, and this stream had {m.drafted} and "
+        f"{accepted_here} in {steps_here}: others may have used the server too."
     )

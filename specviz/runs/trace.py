@@ -63,7 +63,7 @@ class Trace:
             if isinstance(event, Header):
                 trace = cls(event)
             elif trace is None:
-                raise TraceError("a trace must begin with its header: pass all events of a race.")
+                raise TraceError("the first event is not the header: pass all events of a race.")
             elif isinstance(event, End):
                 trace.end = event
             else:
@@ -71,7 +71,7 @@ class Trace:
                     trace.rounds = [r for r in trace.rounds if not _is_replaced(r, event)]
                 trace.rounds.append(event)
         if trace is None:
-            raise TraceError("there are no events: pass what race() yields.")
+            raise TraceError("there are no events: pass those that race() yields.")
         return trace
 
     @property
@@ -121,7 +121,7 @@ class Trace:
         if type(version) is int and not 1 <= version <= SCHEMA:
             raise TraceError(
                 f"this recording has schema {version:.6g} and this version of specviz reads up to "
-                f"{SCHEMA}: open it with a newer one."
+                f"schema {SCHEMA}: open it with a newer version."
             )
         if version == 1:
             from .schema_1 import upgraded

@@ -1,7 +1,7 @@
 """The uncertainty of numbers: the spread of repeated measurements, the interval of a mean, and
 doubts about a run's measured speed-up.
 
-Intervals of means are those of the bootstrap. Samples have one value fewer than there are, which
+Intervals of means are bootstrap intervals. Samples have one value fewer than there are, which
 corrects the narrowness of the plain bootstrap for few values (Hesterberg 2015, "What teachers
 should know about the bootstrap", section 3.3).
 
@@ -106,8 +106,8 @@ DOUBTS: dict[Doubt, str] = {
     "price": "the machine was busy: a round took less time than the target pass in it",
     "delay": "the machine was busy: many passes took longer than usual",
     "spread": "the machine was busy: parts of the run give very different ratios",
-    "outside": "the ratio lies outside of what most parts of the run give",
-    "short": "there are few rounds",
+    "outside": "the ratio is outside the range that most parts of the run give",
+    "short": "the run has few rounds",
 }
 """Why a ratio is uncertain, as half a sentence."""
 

@@ -1,7 +1,7 @@
 """The words of the page in a browser: names, labels and sentences of kinds, outcomes and lanes.
 
-`python -m specviz.runs.vocabulary` writes `assets/page/vocabulary.json`, which holds what this
-package has by itself; a page that is served brings its own, with the kinds that were registered.
+`python -m specviz.runs.vocabulary` writes `assets/page/vocabulary.json`, which has only what this
+package defines; a served page has its own, with the kinds that were registered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLICIES = {
     "optimal": {"choice": "Optimal", "label": "optimal"},
     "confidence": {"choice": "Confidence", "label": "confident"},
 }
-"""How many tokens a round drafts."""
+"""The policies for the number of drafts of a round."""
 
 COMPARED = {
     "one": {"choice": "One", "label": "one lane with drafts"},
@@ -32,7 +32,7 @@ COMPARED = {
     "policies": {"choice": "Policies", "label": "γ policies side by side"},
     "verdicts": {"choice": "Verdicts", "label": "verdicts side by side"},
 }
-"""What the lanes with drafts of a run may differ in."""
+"""The settings in which the lanes with drafts of a run may differ."""
 
 OUTCOMES = {
     "accepted": {"mark": "", "meaning": "drafted, accepted"},
@@ -42,7 +42,7 @@ OUTCOMES = {
     "bonus": {"mark": "★", "meaning": "the target’s, if all were accepted"},
     "untold": {"mark": "·", "meaning": "the end of a watched server’s step"},
 }
-"""What may become of a token."""
+"""The outcomes of a token."""
 
 _DRAFTER_FIELDS = (
     "label",
@@ -94,7 +94,7 @@ def vocabulary(*, registered: bool = True) -> dict[str, Any]:
 
 
 def written() -> str:
-    """What the file holds."""
+    """The content of the file."""
     return json.dumps(vocabulary(registered=False), ensure_ascii=False, indent=1) + "\n"
 
 

@@ -76,7 +76,7 @@ def test_guess_calls_the_draft_by_its_name(
     (tmp_path / "text.txt").write_text(TEXT)
     draft = name if whose == "pair" else name.rpartition("+")[2]
     assert main(["guess", "--draft", draft, "--text", str(tmp_path / "text.txt")]) == 0
-    assert "\nsmall had " in capsys.readouterr().out
+    assert "\nsmall guessed " in capsys.readouterr().out
 
 
 def test_a_sweep_calls_models_by_their_names(

@@ -60,6 +60,6 @@ def test_guess_prints_places_and_rounds(
     sentences(printed.splitlines()[0])
     rounds = len(found["would_be"]["2"]["rounds"])
     assert sum(" │ " in line for line in printed.splitlines()) == rounds + 1
-    assert f"had {sum(one['right'] for one in found['places'])} of" in printed
+    assert f"guessed {sum(one['right'] for one in found['places'])} of" in printed
     assert main(["guess", "--text", str(tmp_path / "none.txt")]) == 2
     assert "cannot be read" in capsys.readouterr().err

@@ -107,7 +107,7 @@ def test_a_race_is_a_trace_that_says_what_it_is(
     assert [len(lane["x"]) for lane in asked] == [len(trace.lane(lane)) for lane in trace.lanes]
     assert trace.header.streaming_rate is not None
     said = "\n".join(metric_lines(trace))
-    assert "kB and" in said and "tokens/s by itself" in said and "per request, and says" in said
+    assert "kB and" in said and "tokens/s on its own" in said and "per request and says" in said
     # A card shows only probabilities that the server listed.
     for r in trace.rounds:
         for token in r.drafted:

@@ -135,7 +135,7 @@ def test_the_browser_gets_the_run_that_it_shows(taken_away: Any, form: str) -> N
     ("trace", "said"),
     [
         ("", "empty"),
-        ("{", "no valid JSON"),
+        ("{", "not valid JSON"),
         ('"\ud800"', "this recording"),
         ("{}", "schema"),
         (" " * (17 * 2**20), "MiB"),

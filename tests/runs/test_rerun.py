@@ -151,7 +151,7 @@ def test_other_weights_are_not_the_same_run(sentences: Sentences):
     target = llama(40, seed=7)
     other = pair_of(target, relative(target, noise=0.2))
     found = rerun(recorded(SAMPLED), other)
-    assert not found.same and "the weights are others" in found.summary
+    assert not found.same and "the weights differ" in found.summary
 
 
 def test_an_edit_in_the_middle_is_told_from_another_run(sentences: Sentences):

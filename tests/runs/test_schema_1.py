@@ -65,30 +65,30 @@ def kept(data: dict[str, Any]) -> Any:
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "no settings": (lambda d: d["header"].pop("settings"), "lacks a part"),
-    "a header as list": (lambda d: d.update(header=[]), "lacks a part"),
-    "rounds of numbers": (lambda d: d.update(rounds=[1]), "lacks a part"),
+    "no settings": (lambda d: d["header"].pop("settings"), "is incomplete"),
+    "a header as list": (lambda d: d.update(header=[]), "is incomplete"),
+    "rounds of numbers": (lambda d: d.update(rounds=[1]), "is incomplete"),
     "an end without reasons": (lambda d: d["end"].pop("reasons"), "reasons is missing"),
     "another accepted token": (
         lambda d: kept(d)["emitted"][0].update(id=0),
-        "it emitted not just its accepted tokens and one more",
+        "it emitted other tokens than its accepted ones and one more",
     ),
     "two more": (lambda d: kept(d)["emitted"].append(kept(d)["emitted"][-1]), "and one more"),
     "other settings": (
         lambda d: named(d)["header"].update(settings={**d["header"]["settings"], "gamma": 1}),
-        "settings is not that of the first lane",
+        "settings differs from the first lane's",
     ),
     "another agreement": (
         lambda d: named(d)["end"].update(identical=False),
-        "identical is not that of the first lane",
+        "identical differs from the first lane's",
     ),
     "an end of no lanes": (
         lambda d: named(d)["end"].update(lanes={}),
-        "identical is not that of the first lane",
+        "identical differs from the first lane's",
     ),
     "something new": (
         lambda d: d["rounds"][0].update(rank=1),
-        "a field rank, which does not exist",
+        "the field rank is not part of the schema",
     ),
 }
 

@@ -100,7 +100,7 @@ export function plural(count, word) {
 
 export const FROM_FILE = "opened from a file"; // what the badge says
 /** The note on a run that comes from a visitor's file. */
-export const UNVERIFIED = "Times are as the file states them; they cannot be verified.";
+export const UNVERIFIED = "The times are those in the file; they cannot be verified.";
 
 /** @typedef {ReturnType<typeof comparison>} Comparison */
 
