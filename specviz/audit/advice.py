@@ -16,8 +16,8 @@ from .paying import crossover
 from .report import Advice, Drafting, Greedy, Load, Sampled, Speed, Verdict
 
 USUAL_GAMMA = 5
-WORTH = 1.05  # times the present speed, from which on another number of drafts is named
-SURE = 0.6  # share of steps that keep all drafts, from which on more drafts are worth a try
+WORTH = 1.05  # times the present speed above which another number of drafts is recommended
+SURE = 0.6  # share of steps that keep all drafts above which more drafts are worth a try
 MANY = 1024  # requests at once that no deployment of one server exceeds
 
 
@@ -86,8 +86,8 @@ def _on_silence(findings: Findings) -> Iterator[Advice]:
     loaded = findings.drafting is not None and findings.drafting.is_loaded
     if loaded and findings.engine == LLAMA_CPP:
         yield Advice(
-            "The draft takes memory and is not used. Name the kind of speculation, and let no "
-            "bound forbid short or unsure drafts.",
+            "The draft takes memory and is not used. Name the kind of speculation, and set limits "
+            "that allow short and unsure drafts.",
             LLAMA_CPP,
             "--spec-type draft-simple --spec-draft-n-max 5 --spec-draft-n-min 0 "
             "--spec-draft-p-min 0",
@@ -107,15 +107,14 @@ def _on_faults(findings: Findings) -> Iterator[Advice]:
     has_greedy_faults = any(check.faults for check in findings.greedy)
     text_kind = "greedy" if has_greedy_faults else "sampled"
     sentence = (
-        f"Its {text_kind} text is not the target's: switch speculation off until a version keeps "
-        "it, and report the figures to the engine's makers."
+        f"Its {text_kind} text is not the target's: switch speculation off until a version fixes "
+        "it, and report the figures to the engine's authors."
     )
     if findings.engine not in texts:
         yield Advice(sentence)
         return
     yield Advice(
-        f"{sentence} A rule that accepts more drafts than it may is one cause: ask for the exact "
-        "one.",
+        f"{sentence} One cause is a rule that accepts too many drafts: set the exact one.",
         findings.engine,
         texts[findings.engine],
     )
@@ -134,22 +133,22 @@ def _on_speed(findings: Findings) -> Iterator[Advice]:
     best = better_gamma(by_position, gain.value)
     if best is not None:
         yield Advice(
-            f"Draft {best.gamma} tokens in place of {best.present}: about {best.speedup:.2f} times "
-            f"the baseline in place of {gain.value:.2f}, if a step's cost grows evenly with its "
+            f"Draft {best.gamma} tokens instead of {best.present}: about {best.speedup:.2f} times "
+            f"the baseline instead of {gain.value:.2f}, if a step's cost grows linearly with its "
             "drafts.",
             *_command(findings, best.gamma),
         )
     elif gain.value < 1.0 + NEAR:
         yield Advice(
-            "No smaller number of drafts would make this draft pay here. Take a draft that is "
-            "smaller or that agrees more often, try n-grams, which cost nothing to draft, or serve "
-            "the target alone.",
+            "No smaller number of drafts would make this draft pay here. Use a draft that is "
+            "smaller or agrees more often, try n-grams, which cost nothing to draft, or serve the "
+            "target alone.",
             *_ngrams(findings),
         )
     elif by_position and by_position[-1] > SURE:
         gamma = len(by_position)
         yield Advice(
-            f"{by_position[-1]:.0%} of steps keep all {gamma} drafts: try more of them.",
+            f"{by_position[-1]:.0%} of steps keep all {gamma} drafts: try more drafts.",
             *_command(findings, 2 * gamma),
         )
 
@@ -167,7 +166,7 @@ def better_gamma(by_position: Sequence[float], gain: float) -> BetterGamma | Non
 
     by_position: the share of steps that kept their first k drafts. A step with g drafts emits 1 +
     the sum of the first g shares, and is taken to cost 1 + c g plain steps; c follows from the gain
-    that was measured at the present number. Fewer drafts alone can be judged so.
+    that was measured at the present number. Only fewer drafts can be judged this way.
     """
     present = len(by_position)
     if not present:
@@ -189,28 +188,28 @@ def _on_load(findings: Findings) -> Iterator[Advice]:
     if until is None or findings.answer("speculating") != "yes":
         return
     gamma = _present_gamma(findings)
-    reason = f"With {until} requests at once and more, drafts do not pay."
+    reason = f"With {until} or more requests at once, drafts do not pay."
     if findings.engine == VLLM:
         ranges = [[1, until - 1, gamma], [until, MANY, 0]]
         setting = json.dumps({"num_speculative_tokens_per_batch_size": ranges})
         inner_json = setting.removeprefix("{")
         yield Advice(
-            f"{reason} Let the number of drafts depend on the batch.",
+            f"{reason} Make the number of drafts depend on the batch size.",
             VLLM,
             f"--speculative-config '{{..., {inner_json}'",
         )
     elif findings.engine == SGLANG:
         yield Advice(
-            f"{reason} Let it adapt the number of drafts.", SGLANG, "--speculative-adaptive"
+            f"{reason} Let the server adapt the number of drafts.", SGLANG, "--speculative-adaptive"
         )
     elif findings.engine == LLAMA_CPP:
         yield Advice(
-            f"{reason} It has no setting for that: bound the number of requests that it works on.",
+            f"{reason} The server cannot adapt: limit the number of concurrent requests.",
             LLAMA_CPP,
             f"--parallel {until - 1}",
         )
     else:
-        yield Advice(f"{reason} Bound the number of requests that reach it.")
+        yield Advice(f"{reason} Limit the number of concurrent requests.")
 
 
 def _on_what_is_not_told(findings: Findings) -> Iterator[Advice]:
@@ -224,7 +223,7 @@ def _on_what_is_not_told(findings: Findings) -> Iterator[Advice]:
     }
     if findings.engine in lines:
         yield Advice(
-            "Let the server tell what its steps draft and accept.",
+            "Let the server report what its steps draft and accept.",
             findings.engine,
             lines[findings.engine],
         )

@@ -49,8 +49,8 @@ class RequestBudget:
         with self._lock:
             if self.used >= self.limit:
                 raise SpentError(
-                    f"the audit has sent the {self.limit} requests that it announced: give it "
-                    "more --minutes."
+                    f"the audit has sent all {self.limit} requests that it announced: allow more "
+                    "--minutes."
                 )
             self.used += 1
 
@@ -138,7 +138,9 @@ class AuditedModel:
         if not steps:
             raise ServerError(f"{self.shown} streamed no text: see its log.")
         if reader.ended is None:
-            raise ServerError(f"{self.shown} ended its stream in mid-answer: see its log.")
+            raise ServerError(
+                f"{self.shown} ended its stream before the answer was complete: see its log."
+            )
         if reader.counts is not None:
             steps = reconciled(steps, reader.counts) or steps
         return _streamed(steps, len(arrivals), reader)
@@ -168,7 +170,7 @@ class AuditedModel:
         """The likeliest next tokens after each prefix, with their log-probabilities. They come from
         reading the prefix, not from a step with drafts. Raises `ServerError` and `PairError`."""
         if self._target is None:
-            raise PairError(f"{self.shown} lists no log-probabilities by token id.")
+            raise PairError(f"{self.shown} returns no log-probabilities by token id.")
         return self._target.listings(prefixes, listed)
 
     def text_of(self, token_id: int) -> str:
@@ -195,8 +197,8 @@ class AuditedModel:
         models = sorted(served_models(self.server))
         if len(models) != 1:
             raise SettingsError(
-                f"{self.server.shown} has {len(models)} models: write #MODEL behind the address, "
-                f"with one of {', '.join(models[:5]) or 'its models'}."
+                f"{self.server.shown} has {len(models)} models: add #MODEL to the address, with "
+                f"one of {', '.join(models[:5]) or 'its models'}."
             )
         return models[0]
 

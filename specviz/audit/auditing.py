@@ -80,11 +80,11 @@ class Audit:
     def run(self) -> Iterator[str]:
         """Measure; yields a sentence before each part. A failure of a server ends its part of the
         audit, and its sentence becomes the reason why something is unknown."""
-        yield f"Asking what the server is: at most {PREPARATION} requests."
+        yield f"Identifying the server: at most {PREPARATION} requests."
         self._prepare()
         assert self._plan is not None and self._agenda is not None
         yield from self._plan.sentences
-        yield "Streaming texts by turns."
+        yield "Streaming texts in turns."
         self._paying_note = self._attempt(self._take_turns)
         # A server that has refused some requests is not sent many at once.
         if self._agenda.levels and not self._paying_note:
@@ -184,7 +184,7 @@ class Audit:
         needed_for_best: int | None = None
         for _, prompt in self._prompts[:CANDIDATES]:
             if isinstance(prompt, str):
-                self._law_fault = f"{self._ours.shown} tells no token ids"
+                self._law_fault = f"{self._ours.shown} reports no token ids"
                 return None
             try:
                 law = sampled.listed_law(self._ours, tuple(prompt), self.options.temperature)
@@ -372,8 +372,8 @@ class Audit:
         """Note the doubt if sampled texts were written without drafts: they prove nothing then."""
         if counters is not None and not counters.counted["drafted"]:
             self._lossless_doubts.append(
-                "The server drafted nothing while it sampled, so its sampled texts say nothing of "
-                "its speculation."
+                "The server drafted nothing while it sampled, so its sampled texts say nothing "
+                "about its speculation."
             )
 
     def _is_over(self) -> bool:
@@ -395,7 +395,7 @@ class Audit:
         if self.options.asks("speculating"):
             if drafting is None:
                 reason = paying_note or "nothing was streamed"
-                sentence = f"It cannot be told, because {reason}."
+                sentence = f"Unknown, because {reason}."
                 yield Verdict("speculating", "cannot be told", sentence)
             else:
                 yield speculating_verdict(self._ours, drafting, self._counters)
@@ -409,12 +409,13 @@ class Audit:
 
     def _notes(self) -> Iterator[str]:
         yield (
-            "Times are those of requests: with the network, the server's queue and its other users."
+            "Times are those of requests: they include the network, the server's queue and its "
+            "other users."
         )
         if self._law_fault:
-            yield f"No list of log-probabilities was used: {self._law_fault}."
+            yield f"No lists of log-probabilities were used: {self._law_fault}."
         if any(isinstance(prompt, str) for _, prompt in self._prompts):
-            yield "The server tells no token ids, so texts are compared by their characters."
+            yield "The server reports no token ids, so texts are compared by their characters."
 
     def _note_lossless(self, reason: str) -> None:
         if reason:
@@ -434,8 +435,8 @@ def connected(options: AuditOptions) -> Audit:
         theirs = AuditedModel(address, budget, options.answer_seconds)
         if theirs.identity.speculates:
             raise PairError(
-                f"{theirs.shown} speculates too: a baseline is a server of the target alone, so "
-                "start it without speculation."
+                f"{theirs.shown} speculates too, but a baseline serves the target alone: start it "
+                "without speculation."
             )
     return Audit(options, ours, theirs, budget, _prompts_of(options, ours.name))
 
@@ -474,7 +475,9 @@ def audit_server(
     try:
         asked = AuditOptions(server, baseline=baseline, **options)
     except TypeError as error:
-        raise SettingsError(f"an audit has no such option: {error}.") from error
+        raise SettingsError(
+            f"this is not an option of an audit ({error}): use the fields of AuditOptions."
+        ) from error
     audit = connected(asked)
     stopped = False
     try:

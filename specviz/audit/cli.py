@@ -21,7 +21,7 @@ WRITERS: dict[str, Callable[[AuditReport], str]] = {
 """The writer of the report, by the suffix of a file."""
 EPILOG = (
     "Exit status: 0 if every answer is yes, 1 if one is no, 3 if none is no and one cannot be "
-    "told, 2 for a mistake or a server that cannot be asked, 130 after Ctrl-C."
+    "told, 2 for a mistake or a server that cannot be audited, 130 after Ctrl-C."
 )
 
 
@@ -32,18 +32,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("server", metavar="URL#MODEL", help="a server that speculates: http://HOST:8000/v1#MODEL")
     add("--baseline", metavar="URL#MODEL", help="the same target, served without speculation")
     add("--draft", metavar="MODEL", help="a draft, for the commands that are recommended")
-    add("--prompts", type=Path, metavar="FILE", help="a prompt in each line, JSON, JSONL or CSV")
-    add("--minutes", type=real(0.05, 1440), default=5.0, help="of measuring; default %(default)g")
+    add(
+        "--prompts",
+        type=Path,
+        metavar="FILE",
+        help="a file of prompts: text with one per line, JSON, JSONL or CSV",
+    )
+    add(
+        "--minutes", type=real(0.05, 1440), default=5.0, help="time to measure; default %(default)g"
+    )
     add(
         "--only",
         type=listed(str),
         default=tuple(QUESTIONS),
         metavar="QUESTIONS",
-        help=f"of {','.join(QUESTIONS)}; default all",
+        help=f"some of {','.join(QUESTIONS)}; default: all",
     )
-    add("--at-once", type=whole(1, 1024), default=4, help="the most requests; default %(default)s")
+    add(
+        "--at-once",
+        type=whole(1, 1024),
+        default=4,
+        help="the most requests at once; default %(default)s",
+    )
     add("--context", type=whole(8, 10**7), default=2048, help="the longest prompt, in tokens")
-    add("--tokens", type=whole(5, 4096), default=48, help="of each text; default %(default)s")
+    add(
+        "--tokens", type=whole(5, 4096), default=48, help="length of each text; default %(default)s"
+    )
     add("--temperature", type=real(0.1, 2), default=TEMPERATURE, help="default %(default)g")
     add("--out", metavar="REPORT", help="also write REPORT.html and REPORT.json, or one of them")
 
@@ -83,7 +97,10 @@ def checked_paths(out: str) -> list[Path]:
     """The files of --out. Raises `SpecvizError` if one could not be written."""
     path = Path(out)
     if path.suffix and path.suffix not in WRITERS:
-        raise SettingsError(f"--out is {out}: name a file in .html or .json, or without a suffix.")
+        raise SettingsError(
+            f"--out is {out}: use a name that ends in .html or .json, or one "
+            "without a suffix for both."
+        )
     paths = [path]
     if not path.suffix:
         paths = [path.with_suffix(suffix) for suffix in WRITERS]
@@ -113,5 +130,5 @@ def report_lines(report: AuditReport) -> Iterator[str]:
     yield ""
     yield from report.notes
     if report.stopped:
-        yield "The audit was stopped: this is what was measured until then."
+        yield "The audit was stopped: these are the measurements so far."
     yield f"{report.requests} requests in {report.seconds:.0f} s, specviz {report.version}"

@@ -1,5 +1,5 @@
 """Judge greedy texts: is each token the first choice at its position, and where the texts of two
-servers part, is it a tie within rounding or a fault?
+servers diverge, is it a tie within rounding or a fault?
 
 The log-probabilities come from reading the text before a token, without drafts.
 """
@@ -140,7 +140,7 @@ def _parting_place(
     judge_of: AuditedModel | None,
     rounding: float,
 ) -> Mismatch:
-    """Judge the position at which the text of a prompt parts from the baseline's."""
+    """Judge the position at which the text of a prompt diverges from the baseline's."""
     our_id = our_text.ids[index]
     if judge_of is None:
         return Mismatch(

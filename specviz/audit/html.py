@@ -13,7 +13,7 @@ SIGNS = {"yes": "✓", "no": "✗", "cannot be told": "?"}
 CLASSES = {"yes": "good", "no": "bad", "cannot be told": "open"}
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"
-"""No script, and no request but that of a form."""
+"""No scripts, and no requests except those of a form."""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -142,7 +142,7 @@ def _crossover(loads: tuple[Load, ...]) -> Iterator[str]:
     ratios = [(row.at_once, row.ratio) for row in loads if row.ratio is not None]
     if not ratios:
         return
-    yield "<h3>Times the baseline, by requests at once (the mark is 1)</h3>"
+    yield "<h3>Speed relative to the baseline, by number of requests at once (the mark is 1)</h3>"
     most = max([2.0, *(ratio.high for _, ratio in ratios)])
     rows = [
         _bar(str(at_once), ratio.median / most, ratio.shown(), mark=1.0 / most)
@@ -176,14 +176,14 @@ def _advice(items: tuple[Advice, ...]) -> Iterator[str]:
 def _plan(report: AuditReport) -> Iterator[str]:
     if report.plan is None:
         return
-    yield "<h3>What was asked, as it was said beforehand</h3>"
+    yield "<h3>The plan, as announced</h3>"
     yield f"<p>{escape(' '.join(report.plan.sentences))}</p>"
 
 
 def _notes(report: AuditReport) -> Iterator[str]:
     lines = list(report.notes)
     if report.stopped:
-        lines.append("The audit was stopped: this is what was measured until then.")
+        lines.append("The audit was stopped: these are the measurements so far.")
     lines.append(
         f"{report.requests} requests in {report.seconds:.0f} s, specviz {report.version}, exit "
         f"status {report.exit_status}."

@@ -19,7 +19,7 @@ def lossless_verdict(
     if faults or refused:
         reasons: list[str] = []
         if faults:
-            reasons.append(f"{faults} greedy tokens are not what the target calls for")
+            reasons.append(f"{faults} greedy tokens are not the target's choice")
         if refused:
             worst = min(refused, key=lambda test: test.p_value or 0.0)
             reasons.append(f"{worst.name}: p = {worst.p_value:.2g}")
@@ -36,7 +36,7 @@ def lossless_verdict(
         return Verdict(
             question="lossless",
             answer="cannot be told",
-            sentence=f"It cannot be told, because {because}.{known}",
+            sentence=f"Unknown, because {because}.{known}",
             evidence=evidence,
             doubt=doubt,
         )
@@ -44,7 +44,7 @@ def lossless_verdict(
     samples = max(test.samples for test in sampled)
     sentence = (
         f"Yes: {tokens} greedy tokens are the target's, and {samples} sampled texts have its "
-        "distribution, as far as this many can tell."
+        "distribution, as far as that many can show."
     )
     return Verdict(
         question="lossless", answer="yes", sentence=sentence, evidence=evidence, doubt=doubt
@@ -58,7 +58,7 @@ def _is_refused(test: Sampled) -> bool:
 def _doubt_of_no(greedy: Sequence[Greedy]) -> str:
     if any(check.faults for check in greedy):
         return ""
-    return f"A server that keeps the distribution is refused once in {1 / SIGNIFICANCE:,.0f} tests."
+    return f"A server that keeps the distribution fails once in {1 / SIGNIFICANCE:,.0f} tests."
 
 
 def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> str:
@@ -69,31 +69,31 @@ def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> 
     open_places = sum(mismatch.verdict == "cannot be told" for mismatch in places)
     if open_places:
         return (
-            f"{open_places} greedy tokens are further apart than rounding is known to move them, "
-            "and not far enough for a fault, or their log-probabilities are not listed"
+            f"{open_places} greedy tokens are further apart than rounding explains and not far "
+            "enough for a fault, or their log-probabilities are not listed"
         )
     if not sampled:
         return note or "no sampled text could be judged"
-    # Tests of whole texts decide: first tokens have no drafts behind them.
+    # Tests of whole texts decide: first tokens do not come from drafts.
     whole_texts = [test for test in sampled if test.length > 1]
     if not whole_texts:
         return note or "sampled texts differ too much to compare more than their first tokens"
     best = max(whole_texts, key=lambda test: test.control.caught)
     if best.control.caught < ENOUGH:
         return (
-            f"{best.samples} sampled texts are too few: {best.control.wrong} would be caught in "
-            f"{best.control.caught:.0%} of such tests, so give it more --minutes"
+            f"{best.samples} sampled texts are too few: only {best.control.caught:.0%} of such "
+            f"tests would catch {best.control.wrong}, so allow more --minutes"
         )
     return ""
 
 
 def _known(greedy: Sequence[Greedy], sampled: Sequence[Sampled]) -> str:
-    """The partial results that are known all the same."""
+    """The partial results that are known anyway."""
     known: list[str] = []
     if greedy and not any(check.places for check in greedy):
         known.append("Its greedy texts are right.")
     if sampled:
-        known.append("Nothing speaks against its sampled texts.")
+        known.append("Its sampled texts show no difference.")
     return "".join(f" {sentence}" for sentence in known)
 
 
@@ -102,22 +102,22 @@ def _of_greedy(check: Greedy) -> Evidence:
     untold = sum(mismatch.verdict == "cannot be told" for mismatch in check.places)
     parts = [f"{check.tokens} tokens after {check.prompts} prompts"]
     if not check.places:
-        parts.append("all as they should be")
+        parts.append("all are the target's choice")
     if ties:
         parts.append(f"{ties} ties within rounding ({check.rounding:.2g} nats)")
     if check.faults:
         worst = max(check.places, key=lambda mismatch: mismatch.behind or 0.0)
         parts.append(
-            f"{check.faults} faults, such as “{worst.ours}” in place of “{worst.expected}”, "
+            f"{check.faults} faults, such as “{worst.ours}” instead of “{worst.expected}”, "
             f"{worst.behind:.2g} nats behind"
         )
     if untold:
-        parts.append(f"{untold} that cannot be told")
+        parts.append(f"{untold} undecided")
     return Evidence(f"greedy, against {check.against}", f"{'; '.join(parts)}.")
 
 
 def _of_sampled(test: Sampled) -> Evidence:
-    p_value = "no test is possible, all texts are one"
+    p_value = "no test is possible because all texts are the same"
     if test.p_value is not None:
         p_value = (
             f"chi-square {test.statistic:.1f} with {test.degrees} degrees of freedom, "

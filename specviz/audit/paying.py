@@ -17,7 +17,7 @@ from .asking import AuditedModel, Streamed
 from .report import Evidence, Length, Load, Speed, Verdict
 
 ALL = "all"
-MIN_TURNS = 3  # below which no verdict is given
+MIN_TURNS = 3  # fewer give no verdict
 TURNS_AT_ONCE = 2  # of both servers at each number of requests at once
 SAME_PROMPTS = 4  # for every number of requests at once, so that they compare
 
@@ -40,7 +40,7 @@ def take_turns(
     tokens: int,
 ) -> Iterator[Turn]:
     """Stream from both servers after the same prompts, one after the other; who begins changes
-    with each turn, so that a machine that warms up or slows down treats both alike. Raises
+    with each turn, so that a machine that warms up or slows down affects both equally. Raises
     `ServerError`."""
     for index in range(turns):
         question, prompt = prompts[index % len(prompts)]
@@ -154,7 +154,7 @@ def _tokens_of(prompts: Sequence[Prompt], model: AuditedModel, tokens: int) -> i
             results.put(error)
 
     for prompt in prompts:
-        # Threads of a pool would hold up the end of the program after Ctrl-C.
+        # Threads of a pool would delay the exit of the program after Ctrl-C.
         threading.Thread(target=ask, args=(prompt,), daemon=True).start()
     count = 0
     for _ in prompts:
@@ -188,8 +188,9 @@ def lengths(
 
 
 def crossover(rows: Sequence[Load]) -> int | None:
-    """The first number of several requests at once from which on drafts lose in nearly every turn;
-    None if there is none. One request at a time is judged by the turns, which are more."""
+    """The lowest number of several requests at once at and above which drafts lose in nearly every
+    turn; None if there is none. One request at a time is judged by the turns, of which there are
+    more."""
     losing: int | None = None
     for row in reversed(rows):
         if row.at_once == 1 or row.ratio is None or row.ratio.high >= 1.0:
@@ -216,7 +217,7 @@ def paying_verdict(
         )
         return _untold(because, evidence, doubt)
     if whole.turns < MIN_TURNS or gain.low is None or gain.high is None:
-        return _untold(note or f"{turns} cannot tell: give it more --minutes", evidence)
+        return _untold(note or f"{turns} are too few to tell: allow more --minutes", evidence)
     measured = f"{gain.shown()} times the baseline's tokens per second in {turns}"
     if gain.low > 1.0:
         until = crossover(rows)
@@ -225,7 +226,7 @@ def paying_verdict(
         return Verdict("paying", "yes", f"Yes: {measured}.", evidence, doubt)
     if gain.high < 1.0 + NEAR:
         return Verdict("paying", "no", f"No: {measured}.", evidence, doubt)
-    return _untold(f"the interval holds both gain and loss: {measured}", evidence, doubt)
+    return _untold(f"the interval contains both a gain and a loss: {measured}", evidence, doubt)
 
 
 def _in_words(turns: int) -> str:
@@ -233,7 +234,7 @@ def _in_words(turns: int) -> str:
 
 
 def _untold(because: str, evidence: tuple[Evidence, ...] = (), doubt: str = "") -> Verdict:
-    sentence = f"It cannot be told, because {because}."
+    sentence = f"Unknown, because {because}."
     return Verdict("paying", "cannot be told", sentence, evidence, doubt)
 
 
@@ -241,7 +242,7 @@ def _doubt(speeds: Sequence[Speed], by_length: Sequence[Length], note: str) -> s
     """A reason why the answer could be another."""
     doubts: list[str] = []
     if note:
-        doubts.append(f"Not all was measured: {note}.")
+        doubts.append(f"Not everything was measured: {note}.")
     losing = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value < 1.0]
     winning = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value >= 1.0]
     if losing and winning:
@@ -250,9 +251,9 @@ def _doubt(speeds: Sequence[Speed], by_length: Sequence[Length], note: str) -> s
     slower = [str(row.tokens) for row in by_length if row.ratio is not None and row.ratio < 1.0]
     if slower and ratio is not None and ratio.median > 1.0:
         tokens = ", ".join(slower)
-        doubts.append(f"After prompts of {tokens} tokens it was slower, in one turn of each.")
+        doubts.append(f"After prompts of {tokens} tokens it was slower, measured in one turn each.")
     if ratio is not None and ratio.high - ratio.low > 0.5 * ratio.median:
-        doubts.append("The turns differ much: others may use the servers or their machine.")
+        doubts.append("The turns differ a lot: others may be using the servers or their machine.")
     return " ".join(doubts)
 
 

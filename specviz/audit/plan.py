@@ -15,7 +15,7 @@ from .report import QUESTIONS, Plan, Question
 PREPARATION = 80
 """The most requests before the plan: the servers' identities, one short text each, and lists."""
 MAX_TURNS = 24
-CHECKED_TEXTS = 4  # greedy texts whose every token is held against a list
+CHECKED_TEXTS = 4  # greedy texts whose every token is compared with a list
 LENGTH_SHARES = (0.25, 0.5, 0.75)  # of the context
 SHARE_OF_TURNS = 0.3  # of the time
 SHARE_OF_LOADS = 0.2
@@ -55,13 +55,18 @@ class AuditOptions:
 
     def __post_init__(self) -> None:
         if not self.minutes > 0:
-            raise SettingsError("an audit needs time: use more than 0 --minutes.")
+            raise SettingsError(f"minutes is {self.minutes:g}: use more than 0.")
         if not set(self.questions) <= set(QUESTIONS) or not self.questions:
-            raise SettingsError(f"the questions of an audit are {', '.join(QUESTIONS)}.")
+            raise SettingsError(f"this is not a question of an audit: use {', '.join(QUESTIONS)}.")
         if self.tokens < sampled.ASKED or self.at_once < 1 or self.context < 1:
-            raise SettingsError(f"texts of an audit have {sampled.ASKED} tokens or more.")
+            raise SettingsError(
+                "--tokens, --at-once or --context is too small: use "
+                f"{sampled.ASKED} or more --tokens, and at least 1 for the others."
+            )
         if not 0.1 <= self.temperature <= 2.0:
-            raise SettingsError("sampled texts need a temperature from 0.1 to 2.")
+            raise SettingsError(
+                f"temperature is {self.temperature:g}: use 0.1 to 2 for sampled texts."
+            )
 
     @property
     def servers(self) -> int:
@@ -189,7 +194,7 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
             checks = greedy.requests_for(CHECKED_TEXTS, options.tokens)
             # And the lists and texts of tokens at faulty positions.
             requests += 4 * checks + 3 * CHECKED_TEXTS + 4 * MAX_TURNS
-            sentences.append(f"The log-probabilities at each token of {CHECKED_TEXTS} texts.")
+            sentences.append(f"The log-probabilities at every token of {CHECKED_TEXTS} texts.")
         parts = agenda.sampling_parts(servers)
         requests += parts * agenda.samples
         seconds += parts * agenda.fitting / servers * pace.seconds(sampled.ASKED)
@@ -209,12 +214,15 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
 
 def _of_samples(agenda: Agenda, options: AuditOptions) -> str:
     if not agenda.samples:
-        return "No sampled texts: the server lists nothing to judge them by, and has no baseline."
+        return (
+            "No sampled texts: the server lists no log-probabilities to judge them by, and "
+            "there is no baseline."
+        )
     sentence = f"{agenda.samples} sampled texts from each server"
     if agenda.needed is not None:
         colder = sampled.COLDER * options.temperature
         sentence += (
-            f", as many as show a temperature of {colder:.2g} in place of {options.temperature:.2g}"
+            f", enough to reveal a temperature of {colder:.2g} instead of {options.temperature:.2g}"
         )
     if agenda.fitting < agenda.samples:
         sentence += f"; about {agenda.fitting} of them fit the time"

@@ -244,7 +244,7 @@ class AuditReport:
         server = f"{self.server}, {self.software}"
         if self.baseline is None:
             return server
-        return f"{server}, beside {self.baseline}"
+        return f"{server}, baseline {self.baseline}"
 
     def verdict(self, question: Question) -> Verdict:
         """The verdict on a question of the audit. Raises `KeyError` for any other."""

@@ -28,7 +28,7 @@ from .asking import AuditedModel, Ids, sampling_settings
 from .report import Control, Sampled
 
 TEMPERATURE = 0.7
-TOP_K = 20  # as many as vLLM lists unless it is told otherwise
+TOP_K = 20  # as many as vLLM lists by default
 LENGTHS = (2, 3)  # tokens of a text that are compared; the first comes without drafts
 LENGTH = 3
 ASKED = 5  # requested tokens of a text, so that its second token can come from drafts
@@ -40,8 +40,8 @@ ENOUGH = 0.95  # the least share of its trials in which the control must be caug
 MIN_TEXTS = 20  # texts that are drawn even after the time budget
 SIZES = (100, 200, 400, 800, 1600, 3200)
 UNLISTED: Outcome = (-1,)
-SLACK = 1e-3  # the share of texts that may lie outside of the list, by ties at its end
-MANY_ENDS = 5  # texts that end early, from which on a prompt cannot be used
+SLACK = 1e-3  # the share of texts that may be outside the list, by ties at its end
+MANY_ENDS = 5  # share of texts that end early above which a prompt cannot be used
 OTHER_SEEDS = 1_000_000  # so that no text of the baseline shares its seed with one of ours
 
 
@@ -171,8 +171,7 @@ def _normed(law: Mapping[Outcome, float]) -> NDArray[np.float64]:
 
 def _colder(temperature: float) -> str:
     return (
-        f"a sampler that uses temperature {COLDER * temperature:.2g} where it was told "
-        f"{temperature:.2g}"
+        f"a sampler that uses temperature {COLDER * temperature:.2g} instead of {temperature:.2g}"
     )
 
 
@@ -193,7 +192,7 @@ def fit(texts: Sequence[Ids], law: ListedLaw, temperature: float, length: int) -
     if length == 1:
         name = "first tokens"
     return Sampled(
-        name=f"{name} against the distribution that the server lists",
+        name=f"{name} against the server's listed distribution",
         length=length,
         samples=len(texts),
         cells=degrees + 1,

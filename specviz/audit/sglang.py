@@ -77,7 +77,7 @@ class SglangTarget(TargetServer):
     path = "/generate"
     text_field = "text"
     special_tokens_field = "add_special_tokens"
-    gives_logprobs = "SGLang gives them (return_logprob, top_logprobs_num)"
+    gives_logprobs = "SGLang (return_logprob, top_logprobs_num)"
 
     def _question(self, prefixes: Sequence[Sequence[int]], listed: int) -> dict[str, Any]:
         return {

@@ -98,7 +98,7 @@ def speculating_verdict(
     evidence = [*_of_the_streams(model, drafting), *_of_the_counters(counters, drafting)]
     if drafting.is_loaded is not None:
         has_draft = "has a draft to speculate with" if drafting.is_loaded else "has no draft loaded"
-        evidence.append(Evidence("/slots", f"The server says that it {has_draft}."))
+        evidence.append(Evidence("/slots", f"The server reports that it {has_draft}."))
     conclusion = _conclusion(model, drafting, counters)
     return Verdict(
         question="speculating",
@@ -120,7 +120,7 @@ class Conclusion(NamedTuple):
 def _conclusion(model: AuditedModel, drafting: Drafting, counters: Counters | None) -> Conclusion:
     contradiction = _contradiction(model, drafting, counters)
     if contradiction:
-        return Conclusion("cannot be told", f"It cannot be told, because {contradiction}.")
+        return Conclusion("cannot be told", f"Unknown, because {contradiction}.")
     if drafting.drafted:
         return _of_drafts(drafting, counters)
     if drafting.drafted == 0 or model.tells_drafts:
@@ -132,21 +132,20 @@ def _conclusion(model: AuditedModel, drafting: Drafting, counters: Counters | No
         mean = drafting.tokens / drafting.chunks
         return Conclusion(
             "cannot be told",
-            f"It cannot be told, because the server tells nothing of drafts; its chunks hold "
-            f"{mean:.1f} tokens on average, as those of a server that speculates or of one that "
-            "sends its text in pieces.",
+            f"Unknown, because the server reports nothing about drafts; its chunks have {mean:.1f} "
+            "tokens on average, as with a server that speculates or one that batches its output.",
         )
     if model.identity.engine == VLLM:
         return Conclusion(
             "no",
-            "No: each token came in a chunk of its own, and the server has no counters of drafts, "
+            "No: each token came in a chunk of its own, and the server has no draft counters, "
             "which vLLM has if it speculates.",
             "A proxy that hides /metrics and splits chunks would look the same.",
         )
     return Conclusion(
         "cannot be told",
-        "It cannot be told, because the server tells nothing of drafts, neither in its answers "
-        "nor in /metrics.",
+        "Unknown, because the server reports nothing about drafts, neither in its answers nor in "
+        "/metrics.",
     )
 
 
@@ -155,14 +154,14 @@ def _of_drafts(drafting: Drafting, counters: Counters | None) -> Conclusion:
     drafted = drafting.drafted or 0
     kept = drafting.accepted or 0
     sentence = (
-        f"Yes: over {drafting.tokens} tokens {kept} of {drafted} drafts were kept "
+        f"Yes: in {drafting.tokens} tokens {kept} of {drafted} drafts were kept "
         f"({kept / drafted:.0%})"
     )
     if not kept:
-        sentence += ", so each of them was work for nothing"
+        sentence += ", so all of them were wasted"
     doubt = ""
     if counters is not None and counters.counted["drafted"] > drafted:
-        doubt = "Its counters moved further than these texts explain: others use the server."
+        doubt = "Its counters rose by more than these texts explain: others are using the server."
     return Conclusion("yes", f"{sentence}.", doubt)
 
 
@@ -181,19 +180,19 @@ def _contradiction(
     tells_itself = model.tells_drafts
     if tells_itself and not drafting.drafted and claimed["drafted"]:
         return (
-            f"its counters claim {claimed['drafted']} drafts, and its answers tell of none: "
-            "somebody else uses the server, or its counters are wrong"
+            f"its counters claim {claimed['drafted']} drafts, and its answers report none: "
+            "somebody else is using the server, or its counters are wrong"
         )
     if tells_itself and drafting.drafted and claimed["drafted"] < drafting.drafted:
         return (
-            f"its answers tell of {drafting.drafted} drafts, and its counters moved by "
-            f"{claimed['drafted']} only"
+            f"its answers report {drafting.drafted} drafts, and its counters rose by only "
+            f"{claimed['drafted']}"
         )
     one_by_one = not tells_itself and drafting.tokens <= MERGED * drafting.chunks
     if one_by_one and claimed["accepted"] > CLAIMED * drafting.tokens:
         return (
             f"its counters claim {claimed['accepted']} accepted drafts, and its tokens came one by "
-            "one: somebody else uses the server, or its counters are wrong"
+            "one: somebody else is using the server, or its counters are wrong"
         )
     return None
 
@@ -210,23 +209,23 @@ def _of_the_streams(model: AuditedModel, drafting: Drafting) -> list[Evidence]:
         )
     if model.tells_drafts:
         drafts = f"{drafting.drafted or 0} drafted and {drafting.accepted or 0} accepted tokens"
-        facts.append(Evidence("timings", f"The answers tell of {drafts}."))
+        facts.append(Evidence("timings", f"The answers report {drafts}."))
     if drafting.by_position:
         shares = ", ".join(f"{share:.0%}" for share in drafting.by_position)
         facts.append(
-            Evidence("positions", f"The first 1, 2, ... drafts of a step were kept in {shares}.")
+            Evidence("positions", f"The first 1, 2, ... drafts were kept in {shares} of the steps.")
         )
     return facts
 
 
 def _of_the_counters(counters: Counters | None, drafting: Drafting) -> list[Evidence]:
     if counters is None:
-        return [Evidence("/metrics", "The server has no counters of its drafts.")]
+        return [Evidence("/metrics", "The server has no draft counters.")]
     counted = counters.counted
     return [
         Evidence(
             "/metrics",
-            f"Its counters moved by {counted['drafted']} drafted and {counted['accepted']} "
-            f"accepted tokens in {counted['steps']} steps.",
+            f"Its counters rose by {counted['drafted']} drafted and {counted['accepted']} accepted "
+            f"tokens in {counted['steps']} steps.",
         )
     ]
