@@ -126,7 +126,7 @@ class PassCosts:
 
 @dataclass(frozen=True, slots=True)
 class RaceFigures:
-    """The figures of one race, which are kept in the place of its trace.
+    """The figures of one race, which are kept instead of its trace.
 
     key: of the way or configuration.
     question: the index of its prompt.

@@ -113,7 +113,7 @@ def by_turns(
     In a turn all ways write one prompt, and each turn begins with another way, so that slow changes
     of the machine's speed affect all in the same way. A turn on the first prompt comes before and
     is not counted: what is compiled, allocated or read once is not measured. after_warmup: called
-    behind it. Raises `SpecvizError`.
+    after it. Raises `SpecvizError`.
     """
     for way in ways:
         measure(way, prompts[0], 0)
@@ -149,7 +149,7 @@ def rotated(values: Sequence[T], by: int) -> list[T]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The variants of samples beside each other. rates: tokens per second of each, by turns."""
+    """The variants of samples, compared. rates: tokens per second of each, by turn."""
 
     rates: dict[Variant, list[float]]
 

@@ -234,7 +234,7 @@ def test_rows_run_by_turns_and_none_is_always_first(timed: VirtualTime):
 
 def test_events_come_in_order(good: list[SweepEvent]):
     assert isinstance(good[0], Plan) and good[0].kinds == {"prose": 3, "list": 3}
-    assert good[0].now == "getting ready: Draft model"
+    assert good[0].now == "preparing: Draft model"
     progress = without_waits(good)
     assert [one.done for one in progress] == list(range(1, len(progress) + 1))
     assert progress[-1].total == progress[-1].done and progress[-1].now == "done"

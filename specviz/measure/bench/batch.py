@@ -98,9 +98,9 @@ def verdict(times: Sequence[BatchTimes], alpha: float) -> str:
         if speedup > 1:
             last_that_paid = batch
         elif last_that_paid:
-            return f"Drafts pay at a batch of {last_that_paid}, and no more at {batch}."
+            return f"Drafts pay at a batch of {last_that_paid} and no longer at {batch}."
         else:
-            return f"Drafts do not pay at {batch}."
+            return f"Drafts do not pay at a batch of {batch}."
     return f"Drafts pay at every measured batch, up to {last_that_paid}."
 
 
@@ -139,7 +139,7 @@ class BatchedPasses:
             if not ran_out_of_memory(error):
                 raise
             raise ModelError(
-                f"{len(ids)} texts of {ids.shape[1]} tokens do not fit into the memory of this "
+                f"{len(ids)} texts of {ids.shape[1]} tokens do not fit in the memory of this "
                 "device: measure smaller batches."
             ) from error
         logits: Tensor = output.logits
@@ -159,10 +159,16 @@ def batch_report(
     racing on each prompt at the first of --temperatures.
     """
     if not isinstance(pair.target, torch.nn.Module):
-        raise PairError("--batch times passes on this machine: load the target here, not a server.")
+        raise PairError(
+            "--batch times passes on this machine and the target is on a server: load "
+            "the target here."
+        )
     drafts_with_model = drafter_kind(settings.drafter).needs == "draft"
     if pair.draft is None or settings.gamma < 1 or not drafts_with_model:
-        raise PairError("--batch needs a draft model: choose a pair with one, and gamma 1 to 16.")
+        raise PairError(
+            "--batch needs drafts from a model: choose a pair with a draft model, and "
+            "gamma 1 to 16."
+        )
     settings = replace(settings, temperature=options.temperatures[0])
     batches = sorted(set(options.batch))
     print(f"batches of {', '.join(map(str, batches))}\n", flush=True)

@@ -23,13 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `bench` to a parser."""
     add = parser.add_argument
     add("--pair", default="builtin", help="'builtin' or 'target-id+draft-id'")
-    add("--target-url", metavar="URL", help="where a server holds the target of MODEL+DRAFT")
+    add(
+        "--target-url",
+        metavar="URL",
+        help="address of the server that runs the target of MODEL+DRAFT",
+    )
     add("--shape", choices=SHAPES, help="models of well-known sizes with random weights")
     add("--acceptance", type=real(0, 1), help="keep each draft with this probability (scripted)")
     add(
         "--prompts",
         type=Path,
-        help="a prompt in each line, JSON, JSONL or CSV; default: held-out ones",
+        help="a file of prompts: text with one per line, JSON, JSONL or CSV; default: held-out "
+        "prompts",
     )
     add("--count", type=whole(1), default=5, help="number of prompts, default 5")
     add("--repeats", type=whole(1), default=3, help="default 3")
@@ -38,16 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threads",
         type=whole(1, 4096),
         nargs="+",
-        help="default: powers of two up to the processors",
+        help="default: powers of two up to the number of processors",
     )
     add("--lanes-only", action="store_true", help="do not measure transformers' generate()")
-    add("--out", type=Path, metavar="FILE", help="also write the results there, as JSON")
+    add("--out", type=Path, metavar="FILE", help="also write the results to this file, as JSON")
     add(
         "--server-speculating",
         nargs="+",
         default=[],
         metavar="URL",
-        help="beside --server: servers of the same target that speculate by themselves",
+        help="with --server: servers of the same target that speculate on their own",
     )
     _add_modes(parser.add_mutually_exclusive_group())
     add_settings(parser)
@@ -58,7 +63,7 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
         "--server",
         nargs="+",
         metavar="URL",
-        help="only against servers on this machine that serve the same target alone, such as "
+        help="only compare with servers on this machine that run the same target alone, such as "
         "http://127.0.0.1:8000/v1; see --server-speculating",
     )
     group.add_argument(
@@ -66,7 +71,8 @@ def _add_modes(group: argparse._MutuallyExclusiveGroup) -> None:
         type=whole(1, MAX_BATCH),
         nargs="+",
         metavar="ROWS",
-        help="only passes over several texts at once, and from which batch on drafts stop paying",
+        help="only measure passes over several texts at once, and the batch at which drafts stop "
+        "paying",
     )
 
 
@@ -82,7 +88,10 @@ def main(options: argparse.Namespace) -> None:
     if options.out:
         check_writable(options.out)
     if options.server_speculating and not options.server:
-        raise SpecvizError("--server-speculating needs --server: the same target, served alone.")
+        raise SpecvizError(
+            "--server-speculating needs a baseline: name a server of the same "
+            "target alone with --server."
+        )
     settings_from(options)  # raises for invalid settings before anything is loaded
     if options.shape:
         prompts: list[TextPrompt] = [*_number_prompts(options.count)]

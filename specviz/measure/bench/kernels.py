@@ -1,7 +1,7 @@
 """How many kernels a GPU runs for a target pass and for a draft step.
 
-Each takes microseconds, however little it computes, so their number is the floor of a small model,
-as bytes are that of a large one.
+Each takes microseconds, however little it computes, so their number limits the speed of a small
+model, as bytes limit that of a large one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The lanes against each other and against transformers' `generate()` on the same prompts,
-measured by turns, as tables and as JSON."""
+measured in turns, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _identical(traces: Iterable[Trace]) -> int:
 
 
 def _between_rounds(traces: Iterable[Trace], lane: Lane) -> list[float]:
-    """Seconds between the rounds of a lane that only its wall clock counts."""
+    """Seconds between the rounds of a lane, which only its wall clock counts."""
     seconds = []
     for trace in traces:
         timed = [r.wall - r.clock for r in trace.lane(lane) if r.wall is not None]
@@ -264,8 +264,8 @@ def lanes_report(
     if acceptance is not None:
         decide = scripted(acceptance)
         print(
-            f"verdicts are scripted: every draft is kept with probability {acceptance}, "
-            "so text, alpha and tau say nothing about these models\n"
+            f"verdicts are scripted: every draft is kept with probability {acceptance}, so text, "
+            "alpha and tau do not describe these models\n"
         )
     threads = options.threads or thread_counts()
     if pair.device.type != "cpu":
@@ -312,7 +312,7 @@ def _floor_line(role: str, floor: Floor, rows: Iterable[BenchRow]) -> str:
     seconds = min(filter(None, measured_seconds), default=None)
     share = ""
     if seconds:
-        share = f", {floor.seconds / seconds:.0%} of what reading allows"
+        share = f", {floor.seconds / seconds:.0%} of the speed that reading allows"
     return (
         f"floor of {STEPS[role]}: {shown_milliseconds(floor.seconds)}, to read "
         f"{floor.bytes / 1e6:.1f} MB of weights and of {floor.cached} cached tokens at "
@@ -330,7 +330,7 @@ def _lines(rows: Sequence[BenchRow], best: Best) -> Iterator[str]:
         for name, figure in _figures(row):
             yield f"  {name:24} {figure}"
         yield ""
-    yield f"temperature {best.temperature}, each way with the threads that suit it best"
+    yield f"temperature {best.temperature}, each variant with its best number of threads"
     for name, rate in best.tokens_per_second.items():
         yield rate_line(name, rate, 24, f"(threads: {best.threads[name]})")
     for names, ratio in best.ratios.items():
@@ -361,7 +361,7 @@ def _figures(row: BenchRow) -> Iterator[tuple[str, str]]:
     if row.identical is not None:
         yield "same text", f"{row.identical}/{row.prompts} prompts"
     if row.busy_runs:
-        yield "busy machine", f"it delayed {row.busy_runs} of the races"
+        yield "busy machine", f"{row.busy_runs} of the races were delayed"
 
 
 def _shown_speedup(speedup: Spread | None) -> str:

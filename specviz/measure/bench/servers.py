@@ -1,8 +1,8 @@
 """The lanes against servers of the same pair, which run on this machine and take turns with them.
 
-A server's speed is measured in every way that it allows, so that the rival is at its best: from
-the stream, where each step costs a message; from whole answers, as the time of a long one minus
-that of a single token; and by the server's own clock, where it reports it.
+A server's speed is measured in every way that it allows, so that it is shown at its best: from the
+stream, where each step costs a message; from whole answers, as the time of a long one minus that of
+a single token; and by the server's own clock, where it reports it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ OWN_CLOCK = "by its own clock"
 class ServerReport:
     """The comparison on `prompts` prompts.
 
-    parted: by server, the index of the first token at which its text differs from the one that was
-    written here, for each prompt with another text.
+    parted: by server, the index of the first token at which its text differs from the text written
+    here, for each prompt where they differ.
     """
 
     comparison: Comparison
@@ -55,8 +55,8 @@ class ServerReport:
             same = f"{self.prompts - len(indices)}/{self.prompts} prompts"
             if indices:
                 numbers = ", ".join(str(index + 1) for index in indices)
-                same += f"; the others part at token {numbers}"
-            yield f"  {server} wrote the text that was written here on {same}"
+                same += f"; the others differ from token {numbers}"
+            yield f"  {server} wrote the same text as here on {same}"
         yield "\nbest against best, tokens/s"
         best = comparison.best
         ours = [variant for variant in comparison.rates if variant.who == HERE]
@@ -80,7 +80,7 @@ class ServerReport:
         return f"  {ratio.shown()} times: {variant} / {reference}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All variants with their spreads, and where texts part, ready for JSON."""
+        """All variants with their spreads, and where texts diverge, ready for JSON."""
         rows = []
         for variant in self.comparison.rates:
             spread = self.comparison.spread(variant)
@@ -106,7 +106,7 @@ class RivalServer:
     """A model on a server of OpenAI's completions.
 
     address: "http://HOST:PORT/v1", with "#MODEL" if the server has several. lane: whether the
-    server decodes alone or speculates by itself, as its operator says. Raises `ServerError`.
+    server decodes alone or speculates, as its operator says. Raises `ServerError`.
     """
 
     def __init__(self, address: str, lane: Lane) -> None:
@@ -173,8 +173,8 @@ class RivalServer:
             tokens = 0
         if len(choices) < 2 or tokens != count:
             raise ServerError(
-                f"{server.shown} streamed {tokens} tokens instead of "
-                f"{count}: it must take prompts of token ids, and ignore_eos."
+                f"{server.shown} streamed {tokens} tokens instead of {count}: use a server that "
+                "accepts prompts of token ids and ignore_eos."
             )
         rates: dict[str, float] = {}
         milliseconds = timings.get("predicted_ms")
@@ -184,7 +184,7 @@ class RivalServer:
         begin, first = choices[0]
         end, _ = choices[-1]
         if end > begin:
-            # A step that speculates may bring several tokens.
+            # A step that speculates may yield several tokens.
             first_tokens = len(first.get("token_ids") or [0])
             rates[STREAMED] = (tokens - first_tokens) / (end - begin)
         text = "".join(str(choice.get("text", "")) for _, choice in choices)
@@ -198,7 +198,7 @@ def servers_report(
     return them."""
     print(
         f"greedy, {len(prompts)} prompts, {options.repeats} repeats, {settings.max_new_tokens} "
-        "tokens each; all ways take turns on each prompt; prefill is not counted\n",
+        "tokens each; all variants take turns on each prompt; prefill does not count\n",
         flush=True,
     )
     report = compare_with_servers(
@@ -216,16 +216,16 @@ def compare_with_servers(
     settings: Settings,
     repeats: int,
 ) -> ServerReport:
-    """Write every prompt greedily in both lanes and on every server, `repeats` times, by turns.
+    """Write every prompt greedily in both lanes and on every server, `repeats` times, in turns.
 
-    alone, speculating: addresses of servers, all of the pair's target; the latter draft by
-    themselves. While one writes, the others are idle. Raises `SpecvizError`.
+    alone, speculating: addresses of servers, all of the pair's target; the latter draft on their
+    own. While one writes, the others are idle. Raises `SpecvizError`.
     """
     settings = replace(settings, temperature=0.0, ignore_eos=True)
     if settings.drafter == "none" or not settings.gamma:
-        raise PairError("--server compares the target with drafts and without: choose a drafter.")
+        raise PairError("--server compares the target with and without drafts: choose a drafter.")
     if settings.max_new_tokens < 2:
-        raise PairError("--server counts no first token: use --max-new-tokens 2 or more.")
+        raise PairError("--server does not time the first token: use --max-new-tokens 2 or more.")
     servers = [RivalServer(address, BASELINE) for address in alone]
     servers += [RivalServer(address, SPECULATIVE) for address in speculating]
     # One lane after the other: between a server's tokens no other lane runs either.
@@ -260,7 +260,7 @@ def parted_texts(samples: Sequence[Sample]) -> dict[str, list[int]]:
 
 
 def parts_at(tokens: Sequence[str], text: str) -> int | None:
-    """The index of the first token with which the text does not continue; None if it has all."""
+    """The index of the first token that the text does not continue with; None if it has all."""
     begin = 0
     for index, token in enumerate(tokens):
         if not text.startswith(token, begin):

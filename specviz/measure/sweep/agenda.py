@@ -1,7 +1,7 @@
 """The schedule of a sweep: which rows it tries, and which piece comes next after its findings.
 
 The pair's own settings run first, then each drafter once at its largest gamma, which predicts its
-other rows. Then as many rows as fit the time budget run on every prompt, by turns; a row that is
+other rows. Then as many rows as fit the time budget run on every prompt, in turns; a row that is
 clearly slower is given up. A race that was delayed by something else on the machine is run again.
 The last seconds are reserved for the best row.
 """
@@ -47,7 +47,7 @@ def checked(request: SweepRequest) -> SweepRequest:
     _check_names("drafters", request.drafters, swept_drafters())
     _check_names("policies", request.policies, GAMMA_POLICIES)
     if not request.gammas:
-        raise SettingsError("gammas is empty: use whole numbers from 1 on.")
+        raise SettingsError("gammas is empty: use whole numbers of 1 or more.")
     for gamma in request.gammas:
         _check_gamma(gamma)
     if not request.temperatures:
@@ -57,7 +57,10 @@ def checked(request: SweepRequest) -> SweepRequest:
     for temperature in request.temperatures:
         replace(request.base, temperature=temperature)  # raises for what no run allows
     if request.base.max_new_tokens < 2:
-        raise SettingsError("max_new_tokens is below 2: a sweep needs texts to compare.")
+        raise SettingsError(
+            f"max_new_tokens is {request.base.max_new_tokens}: use 2 or more, so "
+            "that there are texts to compare."
+        )
     request = replace(
         request,
         drafters=_once(request.drafters),
@@ -245,7 +248,7 @@ def racing(now: Standing) -> list[list[str]]:
 
     In a short time they are as many as can run on `ENOUGH` prompts each: first the pair's own row
     and those that are being measured, then those with the highest prediction, and those without a
-    prediction by turns of drafters. Rows that are clearly slower are left out.
+    prediction, alternating between drafters. Rows that are clearly slower are left out.
     """
     temperatures = list(dict.fromkeys(row.temperature for row in now.rows))
     pieces = now.pieces_in_all - len(_groups(now))  # after each drafter ran once
@@ -279,7 +282,7 @@ def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
         if is_behind and not (is_begun or row in leaders or row.key in now.begins):
             continue
         turn = 0
-        if math.isinf(promise):  # those without a prediction come by turns of drafters
+        if math.isinf(promise):  # those without a prediction alternate between drafters
             turn = rows_of_drafter[row.drafter]
         urgency[row.key] = (row.key not in now.begins, not is_begun, -promise, turn)
         rows_of_drafter[row.drafter] += 1

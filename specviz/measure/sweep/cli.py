@@ -27,19 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--prompts",
         metavar="FILE",
-        help="a prompt in each line, JSON, JSONL or CSV; default: its own",
+        help="a file of prompts: text with one per line, JSON, JSONL or CSV; default: the pair's",
     )
-    add("--seconds", type=real(0), default=usual.seconds, help="to spend, default %(default)g")
+    add("--seconds", type=real(0), default=usual.seconds, help="time budget, default %(default)g")
     add(
         "--max-new-tokens",
         type=int,
         default=usual.base.max_new_tokens,
-        help="of each text, default %(default)s",
+        help="length of each text, default %(default)s",
     )
     add("--top-k", type=int, default=0, help="default %(default)s, off")
     add("--top-p", type=float, default=1.0, help="default %(default)s, off")
     add("--seed", type=int, default=0, help="default %(default)s")
-    add("--chat", choices=CHATS, default="auto", help="the chat template")
+    add("--chat", choices=CHATS, default="auto", help="use of the chat template")
     add("--out", metavar="PATH", help="a folder, or a file in .csv, .json or .html")
 
 

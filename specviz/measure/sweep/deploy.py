@@ -24,7 +24,7 @@ from .types import (
 
 MIN_PROMPTS = 3  # with fewer nothing is recommended
 MIN_RUNS = 3  # without delays; with fewer nothing is recommended
-BUSY_SHARE = 0.25  # of the runs that were delayed, from which on a doubt says so
+BUSY_SHARE = 0.25  # share of delayed runs above which a doubt says so
 
 
 class Source(NamedTuple):
@@ -87,7 +87,7 @@ def _recommendation(
         return Recommendation(
             temperature=temperature,
             answer="cannot tell",
-            headline="Nothing was measured long enough to tell.",
+            headline="No measurement was long enough to tell.",
         )
     # The row with the highest prediction among those that ran on too few prompts to tell.
     rival = max((row for row in rows if row.mark == "open"), key=_promise, default=None)
@@ -111,7 +111,7 @@ def _recommendation(
 
 
 def _pays(row: Row) -> bool:
-    """Whether a row beside the best one is faster than the target alone beyond noise, on enough
+    """Whether a row other than the best one is faster than the target alone beyond noise, on enough
     prompts."""
     measured = row.measured
     if measured is None or measured.speedup is None or row.mark in ("best", "open"):
@@ -145,7 +145,7 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
     fast = f"{speedup.value:.2f} times as fast as the target alone"
     if _is_too_busy(m):
         busy = f"the machine was busy in {m.doubts} of {_runs(m.runs)}"
-        return "cannot tell", f"No firm answer: {busy}, in which {name} was {fast}."
+        return "cannot tell", f"No firm answer: {busy} of {name}, which was {fast}."
     is_short = m.prompts < MIN_PROMPTS or m.runs < MIN_RUNS
     if is_short or speedup.low is None or speedup.high is None:
         title = best.configuration.title
@@ -154,9 +154,11 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
     fast = f"{fast} ({speedup.low:.2f} to {speedup.high:.2f})"
     may_be_better = ""
     if rival is not None and rival.measured:
-        may_be_better = f" {rival.configuration.title} may be better, measured too little to tell."
+        may_be_better = (
+            f" {rival.configuration.title} may be better, but too few runs of it were measured."
+        )
     elif rival is not None:
-        may_be_better = f" {rival.configuration.title} may be better, not measured."
+        may_be_better = f" {rival.configuration.title} may be better, but was not measured."
     rival_may_pay = rival is not None and _promise(rival) >= 1 + NEAR
     if speedup.high < 1 + NEAR and not rival_may_pay:
         headline = f"Do not speculate here: the best row, {name}, is {fast}.{may_be_better}"
@@ -171,7 +173,7 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
 def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:
     times = _times(m.runs - m.doubts or m.runs)
     prompts = _prompts(m.prompts)
-    yield f"It ran {times} on {prompts}, by turns with the target alone."
+    yield f"It ran {times} on {prompts}, alternating with the target alone."
     if m.tau and m.speedup:
         price = m.tau / m.speedup.value
         if price >= 1:  # it has a whole target pass
@@ -179,12 +181,12 @@ def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Ite
     if m.c is not None and m.alpha is not None:
         yield f"A guess costs {m.c:.2f} of a pass, and {m.alpha:.0%} of those judged are accepted."
         if answer == "do not speculate" and m.c >= m.alpha:
-            yield "A guess costs more than it brings: find a smaller or a better draft."
+            yield "A guess costs more than it saves: find a smaller or a better draft."
     yield from _kinds_reason(m)
     tied = [row for row in rows if row.mark == "tied"]
     if tied:
         names = "; ".join(row.configuration.label for row in tied)
-        yield f"On the prompts that both ran, noise cannot tell it from {names}."
+        yield f"On the prompts that both ran, it cannot be distinguished from {names} within noise."
     memory = best.memory or 0  # bytes; 0 if unknown
     smaller = [row for row in tied if row.memory is not None and row.memory < memory]
     if smaller and answer == "speculate":
@@ -218,7 +220,7 @@ def _doubts(m: Measured, rows: Sequence[Row], rival: Row | None) -> Iterator[str
     elif unmeasured:
         yield f"{unmeasured} rows were neither measured nor predicted: the sweep was too short."
     elif MIN_PROMPTS <= m.prompts < 2 * MIN_PROMPTS:
-        yield f"It was measured on {_prompts(m.prompts)} only."
+        yield f"It was measured on only {_prompts(m.prompts)}."
 
 
 def _rival_doubt(rival: Row) -> str:
@@ -231,7 +233,7 @@ def _rival_doubt(rival: Row) -> str:
     elif rival.measured.doubts == rival.measured.runs:
         ran = "the machine was busy whenever it ran"
     else:
-        ran = f"it ran on {_prompts(rival.measured.prompts)} only"
+        ran = f"it ran on only {_prompts(rival.measured.prompts)}"
     return f"{rival.configuration.title} is {promise}, and {ran}: sweep longer."
 
 
@@ -307,16 +309,18 @@ def _spelled(row: Configuration, machine: Machine, engine: str) -> tuple[str, st
     deployed = drafter_kind(row.drafter).deployed
     if deployed is not None:
         texts = deployed(row, machine)
-    no_drafter = f"{engine} has none of the drafters that pay here, so there is nothing to paste."
+    no_drafter = (
+        f"{engine} has none of the drafters that pay here, so there are no settings for it."
+    )
     text, note = texts.get(engine) or texts.get("") or ("", no_drafter)
     if text and row.policy != "fixed" and engine not in HAVE_POLICY[row.policy]:
-        note = f"It drafts {row.gamma} tokens in every round: it has no such policy. {note}"
+        note = f"{engine} has no such policy and drafts {row.gamma} tokens in every round. {note}"
     return text, note
 
 
 def _instead(engine: str, best: Row, row: Row) -> str:
     """The sentence on why an engine gets another row than the best one."""
     return (
-        f"{engine} cannot run the best row ({best.configuration.label}): these settings are those "
-        f"of {row.configuration.label}, {_speed(row):.2f} times as fast as the target alone."
+        f"{engine} cannot run the best row ({best.configuration.label}): these settings are for "
+        f"{row.configuration.label}, {_speed(row):.2f} times as fast as the target alone."
     )

@@ -89,7 +89,7 @@ def _by_position(alphas: Sequence[float | None]) -> str:
 
 class Cell(NamedTuple):
     """A cell of the table, with the heading of its column. is_guess: whether it shows a prediction
-    in the place of a measurement."""
+    instead of a measurement."""
 
     heading: str
     text: str
@@ -156,8 +156,8 @@ HEADINGS = [cell.heading for cell in row_cells(Row(Configuration("", 1, "fixed",
 
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the rows as a table of fixed columns, one for each temperature. A prediction in the
-    place of a measurement has a "~" in front."""
+    """Yield the rows as a table of fixed columns, one for each temperature. A prediction has a "~"
+    in front."""
     for temperature, group in _by_temperature(rows).items():
         yield f"temperature {temperature:g}"
         possible = [row for row in group if row.status != "left out"]
@@ -208,7 +208,7 @@ def lines_of(result: SweepResult) -> Iterator[str]:
         yield _machine_line(result.machine)
     yield from result.notes
     if result.stopped:
-        yield "The sweep was stopped: these are the results until then."
+        yield "The sweep was stopped: these are the results so far."
     if result.link:
         yield f"on the page: {PAGE}{result.link}"
 
@@ -254,7 +254,7 @@ def sweep_html(result: SweepResult) -> str:
         text = html.escape("\n".join(notes))
         intro += f"<pre>{text}</pre>"
     charts = {theme: exported_specs(result, theme) for theme in PALETTE}
-    return charts_page("Which drafter, which gamma", intro, charts)
+    return charts_page("The best drafter and gamma", intro, charts)
 
 
 def _html_row(row: Row) -> str:
@@ -277,7 +277,9 @@ def checked_out(out: str) -> Path:
     path = Path(out)
     is_file = path.suffix.lower() in WRITERS
     if not is_file and (path.suffix or path.is_file()):
-        raise SettingsError(f"--out is {out}: name a folder, or a file in .csv, .json or .html.")
+        raise SettingsError(
+            f"--out is {out}: use a folder, or a file that ends in .csv, .json or .html."
+        )
     check_writable(path, folder=not is_file)
     return path
 

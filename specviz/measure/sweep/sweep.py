@@ -191,7 +191,7 @@ class Sweep(Findings):
         piece = self.queue[0]
         row = self._row(piece.key)
         if row.drafter not in self._ready:
-            return f"getting ready: {drafter_kind(row.drafter).choice}"
+            return f"preparing: {drafter_kind(row.drafter).choice}"
         return f"measuring {row.label}, on {self.questions[piece.question].kind}"
 
     def _row(self, key: str) -> Configuration:

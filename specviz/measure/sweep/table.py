@@ -1,7 +1,7 @@
-"""The table of a sweep: rows from races and predictions, and which rows noise cannot tell from the
-best one.
+"""The table of a sweep: rows from races and predictions, and which rows cannot be distinguished
+from the best one within noise.
 
-Each run has a baseline of its own, the target alone, which ran by turns with it. Rows are compared
+Each run has a baseline of its own, the target alone, which alternated with it. Rows are compared
 in pairs, on the prompts that both ran. A prompt's value is the median over its repeats of the
 logarithm of the speed-up. Intervals are those of the bootstrap over prompts.
 """
@@ -213,11 +213,11 @@ def with_reasons(rows: Sequence[Row]) -> tuple[Row, ...]:
 
 def _prediction_reason(row: Row, rows: Sequence[Row]) -> str:
     if row.promise is None:
-        return "what it costs is not known"
+        return "its cost is unknown"
     best = best_promise(_of_temperature(rows, row.temperature))
     if row.promise < KEEP * best:
         return f"{1 - row.promise / best:.0%} behind the best prediction"
-    return "there was no time for it"
+    return "the time budget was used up"
 
 
 def without_hopeless(

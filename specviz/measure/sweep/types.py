@@ -20,11 +20,11 @@ SCHEMA = 1
 """The version of a sweep's JSON."""
 
 SWEPT = ("drafters", "gammas", "policies", "temperatures")
-"""The fields of a request of which every combination is a row."""
+"""The fields of a request; each combination of their values is a row."""
 
 Mark: TypeAlias = Literal["best", "tied", "open"]
-"""The best measured row of its temperature; rows that noise cannot tell from it; and rows with a
-higher prediction that ran on too few of its prompts to tell."""
+"""The best measured row of its temperature; rows that cannot be distinguished from it within noise;
+and rows with a higher prediction that ran on too few of its prompts to tell."""
 
 Status: TypeAlias = Literal["planned", "predicted", "measured", "eliminated", "left out"]
 """The progress of a row: neither predicted nor measured; predicted only (its `note` says why);
