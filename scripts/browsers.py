@@ -20,7 +20,7 @@ from typing import Any
 from specviz.base.errors import SpecvizError
 
 _HOME = Path(__file__).resolve().parent.parent  # from here Python imports this package
-# The first is Chromium without windows: the tests take a seventh less of a processor with it.
+# The first is Chromium without windows: with it the tests need a seventh less processor time.
 NAMES = (
     *("chromium-headless-shell", "chromium", "chromium-browser"),
     *("google-chrome", "google-chrome-stable"),
@@ -29,14 +29,14 @@ NAMES = (
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-gpu-rasterization",  # where there is no GPU, one that is simulated costs twice
+    "--disable-gpu-rasterization",  # without a GPU, a simulated one takes twice the time
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # In each window the address bar would have pages of its own, which nobody sees here. (These
-    # take the place of Playwright's own list, of which the last ones are.)
+    # In each window the address bar would load pages of its own, which nobody sees here. (These
+    # replace Playwright's own list, from which the last ones come.)
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,"
     "OptimizationHints,MediaRouter,PaintHolding,HttpsUpgrades",
 )
@@ -99,7 +99,7 @@ def served_page(
 
 
 def free_port() -> int:
-    """A port of this machine at which nobody listens."""
+    """A free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
         return int(holder.getsockname()[1])
 
@@ -124,7 +124,9 @@ def _playwright() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
-        raise SpecvizError("this needs Playwright: pip install -r requirements-dev.txt.") from error
+        raise SpecvizError(
+            "Playwright is not installed: run pip install -r requirements-dev.txt."
+        ) from error
     if _running:
         yield _running[0]
         return

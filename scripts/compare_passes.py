@@ -1,4 +1,4 @@
-"""How transformers' passes over several tokens with a running state compare with its others.
+"""Compare transformers' passes over several tokens with a running state with its other passes.
 
     python -m scripts.compare_passes [KIND ...]
 
@@ -30,7 +30,7 @@ CONVOLUTIONS = "lfm 2, convolutions"
 
 def main(arguments: Sequence[str]) -> None:
     sys.path.insert(0, str(HELPERS))
-    model_families: Any = import_module("model_families")  # which is no part of the package
+    model_families: Any = import_module("model_families")  # which is not part of the package
     kinds = [*model_families.RUNNING, CONVOLUTIONS, *model_families.ONE_BY_ONE]
     print(f"transformers {transformers.__version__}\n")
     print("| Models | Several tokens a pass | One token a pass | Largest logit | Read |")
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _difference(model: Any, ids: torch.Tensor, widths: Sequence[int], whole: torch.Tensor) -> float:
-    """The largest difference of the logits of passes over so many tokens each from `whole`."""
+    """The largest difference from `whole` in the logits of passes over these numbers of tokens."""
     cache = DynamicCache(config=model.config)
     logits = []
     begin = 0

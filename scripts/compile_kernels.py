@@ -1,9 +1,9 @@
-"""Compile Triton's kernels for GPUs that need not be there, and say what each takes of one.
+"""Compile Triton's kernels for GPUs that need not be present, and report their resource use.
 
     python -m scripts.compile_kernels [--gpu 80 90 120] [--model llama-3.1-8b ...]
 
-The sizes are those of published models, the weights are nowhere. Ends with status 1 if a kernel
-spills registers, or takes more shared memory than any GPU of its generation has.
+The sizes are those of published models; no weights are needed. Ends with status 1 if a kernel
+spills registers, or needs more shared memory than any GPU of its generation has.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel for a GPU. spilled: bytes of registers that it keeps in memory. shared: bytes of
-    shared memory. loads: copies of 16 bytes that run ahead of their use."""
+    """A kernel for a GPU. spilled: bytes of registers spilled to memory. shared: bytes of
+    shared memory. loads: asynchronous copies of 16 bytes."""
 
     kernel: str
     gpu: int
@@ -134,7 +134,7 @@ def compiled(call: Call, gpu: int) -> Compiled:
 
 
 def assembler_report(ptx: str, gpu: int) -> str:
-    """What ptxas, of Triton's wheel, says of registers."""
+    """The report on registers from ptxas, which is in Triton's wheel."""
     from triton.backends.nvidia.compiler import get_ptxas
 
     name = f"sm_{gpu}a" if gpu >= 90 else f"sm_{gpu}"

@@ -1,8 +1,8 @@
-"""The other process of `make soak`: visitors and strangers, who reach the page over HTTP.
+"""The second process of `make soak`: visitors and strangers, who use the page over HTTP.
 
 Visitors watch recordings, run, stop, and leave at any moment; they send the same requests as the
 page in a browser, but draw nothing. Strangers send what the page never sends: runs that nobody
-reads, new sessions, malformed requests, and files that cost a parser dear.
+reads, new sessions, malformed requests, and files that are expensive to parse.
 
     python -m scripts.crowd '{"url": "http://127.0.0.1:7860", "visitors": 50, "seconds": 60}'
 
@@ -31,7 +31,7 @@ TIMEOUT = 120.0  # seconds; a request that takes longer is an error
 PROMPTS = ("Once upon a time", "The little dog", "Tom and Anna went to the park", "1 2 3 4")
 FULL = "runs are waiting already"
 ACTIONS = {"run": 30, "stop": 10, "leave": 20, "ask": 20, "": 20}
-"""What visitors do on the page, and of how many in a hundred."""
+"""The actions of visitors on the page, with their weights in percent."""
 
 RUN = "run"
 PAUSE = 0.05  # seconds between two requests of a stranger
@@ -40,7 +40,7 @@ BOMB = gzip.compress(b"[" + b"[]," * 5_500_000 + b"[]]")
 
 
 class Crowd:
-    """What all share: the HTTP client, what the page offers, and what was met.
+    """The shared state: the HTTP client, the page's offer, and the results.
 
     counts, errors, waits: of visitors. statuses, failures: of strangers.
     """
@@ -56,7 +56,7 @@ class Crowd:
         self.recordings = list(offer["recordings"].values())
 
     async def watch(self, action: Awaitable[None]) -> None:
-        """Wait for what a visitor does; its failure is an error."""
+        """Wait for a visitor's action; its failure is an error."""
         try:
             await asyncio.wait_for(action, TIMEOUT)
         except (TimeoutError, asyncio.TimeoutError):
@@ -149,7 +149,7 @@ class Visitor:
         return over
 
     def _note_error(self, error: str | None) -> None:
-        """Note the error of a run, which is none if the queue was full."""
+        """Note the error of a run; a full queue is none."""
         if error and FULL in error:
             self.crowd.counts["refused"] += 1
         elif error:
@@ -174,7 +174,7 @@ class Visitor:
 
 
 async def _annoy(crowd: Crowd, chance: random.Random, address: str) -> int:
-    """Send something that the page never sends; the status of the answer."""
+    """Send something that the page never sends; returns the status of the answer."""
     name = f"{chance.randrange(2**40):x}"
     event = {"fn_index": 0, "session_hash": name}
     requests: tuple[tuple[str, Any], ...] = (
@@ -208,10 +208,10 @@ async def crowd_figures(
     seed: int = 0,
 ) -> dict[str, Any]:
     """Visit the page and return counts, errors and waits in seconds; of strangers, how often they
-    got each status, and what the page should not have answered.
+    got each status, and answers that the page should not have given.
 
-    visitors, strangers: at the same time. Mixed actions for `seconds`, or `only` one, so many
-    `times`. tokens: the length of a run.
+    visitors, strangers: at the same time. Mixed actions for `seconds`, or `only` one action, this
+    many `times`. tokens: the length of a run.
     """
     # The server closes idle connections after five seconds, so they are not reused after two.
     limits = httpx.Limits(max_connections=4 * (visitors + strangers), keepalive_expiry=2.0)
@@ -248,7 +248,8 @@ async def crowd_figures(
 
 
 async def _visit(crowd: Crowd, chance: random.Random, turns: Iterator[int], only: str) -> None:
-    """Visits one after another while there are turns, each with a random action or the only one."""
+    """Make visits one after another while there are turns, each with a random action or the only
+    one."""
     for _ in turns:
         visitor = Visitor(crowd, chance)
         if only:
@@ -262,7 +263,7 @@ async def _visit(crowd: Crowd, chance: random.Random, turns: Iterator[int], only
 
 
 async def _disturb(crowd: Crowd, chance: random.Random, deadline: float) -> None:
-    """What one stranger does until the deadline, always from the same address."""
+    """Act as one stranger until the deadline, always from the same address."""
     address = f"10.255.255.{chance.randrange(256)}"
     while time.monotonic() < deadline:
         try:

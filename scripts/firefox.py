@@ -1,6 +1,7 @@
-"""Debian's Firefox, driven over WebDriver BiDi, which it speaks itself: no driver and no package.
+"""Debian's Firefox, controlled over WebDriver BiDi, which it supports itself: no driver and no
+package.
 
-Playwright's own build of Firefox is not in Debian, and its bindings for BiDi ask this one for a
+Playwright's own build of Firefox is not in Debian, and its bindings for BiDi send this one a
 command that it lacks.
 """
 
@@ -68,11 +69,11 @@ def _port_of(process: subprocess.Popen[str]) -> int:
         match = re.search(r"WebDriver BiDi listening on ws://[\w.]+:(\d+)", line)
         if match:
             return int(match[1])
-    raise SpecvizError("Firefox ended before it could be reached: start it by hand to see why.")
+    raise SpecvizError("Firefox exited before it could be reached: start it by hand to see why.")
 
 
 class Firefox:
-    """One window. problems: what its console and its scripts had to say against the page."""
+    """One window. problems: the errors from its console and its scripts."""
 
     def __init__(self, port: int) -> None:
         self.problems: list[str] = []
@@ -111,7 +112,7 @@ class Firefox:
         deadline = time.monotonic() + ANSWERS_WITHIN
         while not self.evaluate(expression):
             if time.monotonic() > deadline:
-                raise AssertionError(f"this never was so: {expression}")
+                raise AssertionError(f"this never became true: {expression}")
             time.sleep(0.05)
 
     def press(self, key: str) -> None:
@@ -149,7 +150,7 @@ class Firefox:
         self._stream.flush()
 
     def _receive(self) -> bytes:
-        """One message, of as many frames as it has."""
+        """Read one message, which may have several frames."""
         message = b""
         while True:
             first, length = self._read(2)

@@ -1,8 +1,8 @@
-"""What a visit to a GPU measures, step by step, with random weights of well-known sizes.
+"""The measurements of a visit to a GPU, step by step, with random weights of well-known sizes.
 
-Each step runs in a process of its own and hands over every figure as soon as it has it, so that a
-step that is cut off loses only what it had not come to. Times are the device's own. On a processor
-the same code runs without captures, for its tests.
+Each step runs in its own process and sends every figure as soon as it has it, so that an
+interrupted step keeps its figures so far. Times are the device's own. On a processor the same code
+runs without captures, for its tests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from specviz.sides.fast_gpu.rounds import Mark, step_by_step
 
 ROOT = Path(__file__).resolve().parent.parent
 PROMPT = 64  # tokens before what is measured
-CHAIN = 500  # kernels that compute next to nothing
+CHAIN = 500  # kernels that compute almost nothing
 ROWS = 16  # the most tokens of a pass whose bits are compared
 VLLM = """
 import sys, time
@@ -71,8 +71,8 @@ Report: TypeAlias = Callable[[str, Any], None]
 
 @dataclass(frozen=True)
 class Visit:
-    """How much is measured: repeats of each pass, tokens of each text, texts that `prove` draws,
-    bytes that are copied, and the most drafts of a round."""
+    """The size of the measurements: repeats of each pass, tokens of each text, texts that `prove`
+    draws, bytes that are copied, and the most drafts of a round."""
 
     repeats: int = 20
     tokens: int = 96
@@ -82,7 +82,7 @@ class Visit:
 
 
 def machine(report: Report, visit: Visit) -> None:
-    """What is installed, and how fast memory is."""
+    """The installed software, and the speed of memory."""
     device = best_device()
     report("device", device.type)
     if device.type == "cuda":
@@ -92,7 +92,7 @@ def machine(report: Report, visit: Visit) -> None:
     for name in ("torch", "triton", "transformers", "vllm"):
         report(name, _version(name))
     report("cuda", torch.version.cuda)
-    # What Triton needs in order to launch its first kernel.
+    # Triton's requirements for launching its first kernel.
     report("compiler", shutil.which("cc") or shutil.which("gcc"))
     report("python_headers", (Path(sysconfig.get_path("include")) / "Python.h").is_file())
     report("copy_bytes_per_second", copy_rate(device, visit.copied))
@@ -114,7 +114,7 @@ def copy_rate(device: torch.device, size: int) -> float:
 
 
 def launches(report: Report, visit: Visit) -> None:
-    """What a kernel takes that computes next to nothing, one after another within a graph."""
+    """The time of a kernel that computes almost nothing, one after another within a graph."""
     device = best_device()
     x = torch.zeros(1, device=device)
 
@@ -209,7 +209,7 @@ def kernel_forms(report: Report, vocab: int, *models: Any) -> Iterator[str]:
 
 
 class _Speeds:
-    """What is measured of a pair in one form."""
+    """The measurements of a pair in one form."""
 
     def __init__(self, pair: Pair, visit: Visit, acceptance: float, report: Report) -> None:
         self._pair = pair
@@ -331,7 +331,7 @@ def cuda_tests(report: Report, visit: Visit) -> None:
 
 
 def vllm_speed(report: Report, visit: Visit, shape: Shape) -> None:
-    """Tokens a second of vLLM for the target's sizes, alone, with weights that it makes up."""
+    """Tokens a second of vLLM for the target's sizes, alone, with random weights."""
     folder = ROOT / "build" / "gpu" / "vllm"
     config = LlamaConfig(
         **shape.target._asdict(), max_position_embeddings=2048, architectures=["LlamaForCausalLM"]
@@ -347,7 +347,7 @@ def vllm_speed(report: Report, visit: Visit, shape: Shape) -> None:
 
 
 def seconds_of(run: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """The device's seconds of one of `repeats` calls, which follow each other."""
+    """The device's seconds for one of `repeats` consecutive calls."""
     run()
     run()
     begun = Mark(device)

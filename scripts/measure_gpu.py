@@ -1,12 +1,12 @@
-"""A visit of ten minutes to a machine with a GPU: what is exact there, and how fast.
+"""A visit of ten minutes to a machine with a GPU: exactness and speed.
 
-It needs torch and transformers and nothing of this project's other requirements; models of
+It needs torch and transformers and none of this project's other requirements; models of
 well-known sizes get random weights there, and verdicts are scripted. Each step runs in a process of
-its own, which ends with its limit. A file of results is written after every figure, so that a visit
-may end at any time, and `--resume` goes on behind the steps that were finished. At the end, one
-table. Exit status 1: there is no GPU, or a step failed.
+its own, which is stopped at its limit. A file of results is written after every figure, so that a
+visit may end at any time, and `--resume` continues after the steps that were finished. At the end,
+one table. Exit status 1: there is no GPU, or a step failed.
 
-`--pack FILE` writes what a visit needs as an archive of some megabytes, to be taken along.
+`--pack FILE` writes everything that a visit needs as an archive of some megabytes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .gpu_steps import Report, Visit
 
 ROOT = Path(__file__).resolve().parent.parent
 WHOLE = 9.5 * 60  # seconds for all steps
-SHORTEST = 10.0  # seconds: a step is not begun with less
+SHORTEST = 10.0  # seconds: a step does not begin with less
 TAIL = 6000  # characters of a log that the file keeps
 DONE = "done"
 
-# How many drafts of each pair are kept: of Qwen 1.5B as in its recording of a page of code, of
-# Llama as in earlier measurements. Of Qwen 7B with this draft it is not known.
+# The acceptance of each pair: for Qwen 1.5B as in its recording of a page of code, for Llama as in
+# earlier measurements. For Qwen 7B with this draft it is unknown.
 ACCEPTANCES = {
     "qwen2.5-1.5b+0.5b": 0.89,
     "llama-3.1-8b+3.2-1b": 0.7,
@@ -53,7 +53,7 @@ LEFT_OUT = {".safetensors", ".gz", ".png", ".mp4", ".woff2", ".pyc"}
 
 @dataclass(frozen=True)
 class Step:
-    """run: measures, and hands over each figure. limit: seconds."""
+    """run: measures, and sends each figure. limit: seconds."""
 
     name: str
     run: Callable[[Report], None]
@@ -62,7 +62,7 @@ class Step:
 
 @dataclass
 class Outcome:
-    """What became of a step. figures: what it handed over. output: the end of its log."""
+    """The outcome of a step. figures: those that it sent. output: the end of its log."""
 
     name: str
     state: str = "not run: no time was left"
@@ -96,7 +96,7 @@ def plan(visit: Visit, shapes: dict[str, Shape]) -> Iterator[Step]:
 def run_all(
     steps: Iterable[Step], file: Path, whole: float = WHOLE, known: Sequence[Outcome] = ()
 ) -> list[Outcome]:
-    """Run the steps within `whole` seconds in all, but for those that are done in `known`; `file`
+    """Run the steps within `whole` seconds in all, except those that are done in `known`; `file`
     is written again after every figure."""
     file.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + whole
@@ -124,9 +124,9 @@ def run_step(
     step: Step, limit: float, outcome: Outcome, folder: Path, write: Callable[[], None]
 ) -> None:
     """Run a step in a process of its own for at most `limit` seconds; all that it started ends with
-    it, and what it has handed over is kept."""
+    it, and the figures that it sent are kept."""
     log = folder / (re.sub(r"\W|_", "-", step.name) + ".log")
-    # A fork has all that was imported. No GPU was asked for before, so that it can use one.
+    # A fork has all that was imported. It can use a GPU because none was requested before.
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_run_alone, args=(step, theirs, log))
@@ -183,8 +183,8 @@ HEADINGS = (
     "generate()",
     "assisted",
     "vLLM",
-    "a pass, of its floor",
-    "a draft step, of its floor",
+    "a pass, share of its floor",
+    "a draft step, share of its floor",
     "kernels of both",
     "between rounds",
 )
@@ -213,7 +213,7 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _cells(figures: dict[str, Any], vllm: float | None) -> list[str]:
-    """The cells behind the pair and its kernels; empty where a step was cut off before."""
+    """The cells after the pair and its kernels; empty where a step was interrupted before."""
     target_floor = figures["target_floor_seconds"]
     draft_floor = figures["draft_floor_seconds"]
     # Figures that were read from a file have texts as keys.
@@ -275,11 +275,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the visit; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--shapes", nargs="+", choices=SHAPES, default=list(ACCEPTANCES), help="sizes of pairs")
-    add("--seconds", type=float, default=WHOLE, help="for all steps, default %(default)s")
-    add("--resume", action="store_true", help="leave out what an earlier visit has finished")
-    add("--output", type=Path, default=ROOT / "build" / "gpu", help="folder of the results")
-    add("--pack", type=Path, metavar="FILE", help="only write what a visit needs, as a .tar.gz")
+    add("--shapes", nargs="+", choices=SHAPES, default=list(ACCEPTANCES), help="sizes of the pairs")
+    add(
+        "--seconds", type=float, default=WHOLE, help="time limit for all steps, default %(default)s"
+    )
+    add("--resume", action="store_true", help="skip the steps that an earlier visit finished")
+    add("--output", type=Path, default=ROOT / "build" / "gpu", help="folder for the results")
+    add("--pack", type=Path, metavar="FILE", help="only pack what a visit needs into this .tar.gz")
     options = parser.parse_args(arguments)
     if options.pack:
         pack(options.pack)
@@ -289,9 +291,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = read_outcomes(file) if options.resume else []
     steps = list(plan(Visit(), {name: SHAPES[name] for name in options.shapes}))
     first = run_all(steps[:1], file, options.seconds, known)
-    # Only a process of its own may ask for GPUs: what is forked after that could use none.
+    # Only a separate process may request GPUs: processes forked after that could use none.
     if first[0].figures.get("device") != "cuda":
-        print("make gpu needs an NVIDIA GPU, and torch finds none here.")
+        print("torch finds no NVIDIA GPU here: run make gpu on a machine with one.")
         return 1
     spent = first[0].seconds
     outcomes = run_all(steps, file, options.seconds - spent, [*known, *first])

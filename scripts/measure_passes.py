@@ -1,9 +1,9 @@
-"""How long target passes over one to six tokens take in each form a processor has, for sizes of
-published models with random weights: where compiled passes stop being the best form.
+"""Measure target passes over one to six tokens in each form on a processor, for sizes of published
+models with random weights, to find where compiled passes stop being the best form.
 
     python -m scripts.measure_passes [SIZE ...] [--repeats N]
 
-Prints milliseconds, medians, and how long reading the weights takes at least. The sizes above the
+It prints median milliseconds, and the least time of reading the weights. The sizes above the
 limit of `fast_cpu.support` are measured too. The largest takes 6.2 GB in fp32.
 """
 

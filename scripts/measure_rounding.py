@@ -1,12 +1,13 @@
-"""What inputs in 8 bits do to a target: its next-token distributions beside those in fp32.
+"""The effect of inputs in 8 bits on a target: its next-token distributions compared with those in
+fp32.
 
     python -m scripts.measure_rounding TARGET.gguf [--tokens 2000] [--server http://HOST:PORT]
 
 The target reads texts and code of this repository twice, with products in fp32 and with those of
 integers. For each kind the mean of the divergence KL(fp32 || 8 bits) of its distributions at
 temperature 1 is printed, of the total variation, and how often the first choice is the same. A
-server of llama.cpp that holds the same file is measured against the same fp32, by the
-log-probabilities that it lists.
+server of llama.cpp with the same file is compared with the same fp32, by the log-probabilities that
+it lists.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TEXTS = {
     "text": ("docs/choosing.md", "docs/drafters.md", "docs/verdicts.md"),
 }
 PIECE = 250  # tokens that are read one after the other
-FIRST = 16  # of a piece that are not counted, since little stands before them
+FIRST = 16  # of a piece that are not counted, because they have little context
 LISTED = 2_000  # ids whose log-probabilities a server lists
 LARGEST_WAIT = 120.0  # seconds
 
@@ -48,8 +49,10 @@ def main() -> None:
     """Measure a file, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("target", type=Path)
-    parser.add_argument("--tokens", type=int, default=2000, help="in all, half of them code")
-    parser.add_argument("--server", help="llama.cpp's, with the same file; slow")
+    parser.add_argument(
+        "--tokens", type=int, default=2000, help="number of tokens, half of them code"
+    )
+    parser.add_argument("--server", help="address of llama.cpp's server with the same file; slow")
     options = parser.parse_args()
     name = f"{options.target.resolve()}+none"
     exact = checked_pair(load_pair(name, products="fp32"))
@@ -75,7 +78,7 @@ def main() -> None:
 
 
 def _pieces(tokenizer: Any, files: Sequence[str], tokens: int) -> list[list[int]]:
-    """Pieces of the files whose counted tokens are about so many."""
+    """Pieces of the files with about this number of counted tokens."""
     ids = [i for name in files for i in tokenizer((ROOT / name).read_text("utf-8"))["input_ids"]]
     count = -(-tokens // (PIECE - FIRST))
     pieces = [ids[begin : begin + PIECE] for begin in range(0, len(ids), PIECE)]
@@ -103,7 +106,7 @@ def _divergence(exact: Tensor, other: Tensor) -> Divergence:
 
 def _listed_divergence(exact: Tensor, server: str, prompt: Sequence[int]) -> Divergence:
     """The same of the distribution after a prompt that a server lists. The ids that it does not
-    list count as one."""
+    list count as one id."""
     listed = dict(_listed(server, prompt))
     ids = torch.tensor(list(listed))
     log_q = torch.tensor(list(listed.values())).double()
@@ -119,7 +122,7 @@ def _listed_divergence(exact: Tensor, server: str, prompt: Sequence[int]) -> Div
 
 
 def _listed(server: str, prompt: Sequence[int]) -> Iterator[tuple[int, float]]:
-    """Ids and log-probabilities of the next token, by llama.cpp's own route."""
+    """Ids and log-probabilities of the next token, from llama.cpp's own endpoint."""
     body = {
         "prompt": list(prompt),
         "n_predict": 1,

@@ -23,7 +23,7 @@ MAX_BYTES = 2**21  # bytes of all recordings together
 
 
 def recorded_of(pair: str) -> tuple[Preset, ...]:
-    """What is recorded of this pair for the stage's questions, beside its presets."""
+    """The recordings of this pair for the stage's questions, in addition to its presets."""
     read = json.loads((folder_of(pair) / QUESTIONS).read_text("utf-8"))
     return tuple(Preset(**entry) for entry in read["recorded"])
 
@@ -31,9 +31,13 @@ def recorded_of(pair: str) -> tuple[Preset, ...]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Record a real run of every preset and question.")
     parser.add_argument("--out", type=Path, default=RECORDINGS)
-    parser.add_argument("--pairs", nargs="*", default=PAIRS, help="those with presets of their own")
-    parser.add_argument("--runs", type=int, default=3, help="of each of them; the median is kept")
-    parser.add_argument("--only", nargs="*", help="names; without it, all are recorded")
+    parser.add_argument(
+        "--pairs", nargs="*", default=PAIRS, help="names of pairs with presets of their own"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, help="runs of each preset; the median one is kept"
+    )
+    parser.add_argument("--only", nargs="*", help="names of presets; default: all")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     spare_threads()
@@ -54,7 +58,7 @@ def main() -> None:
             _check_text(median)
             print(f"{file_summary(path)}, {_speedup(median):.2f} times the speed")
     total = sum(path.stat().st_size for path in options.out.glob("*.json.gz"))
-    print(f"{total:,} bytes together")
+    print(f"{total:,} bytes in all")
     if total > MAX_BYTES:
         raise SystemExit(f"the recordings hold {total:,} bytes, more than {MAX_BYTES:,}.")
 
@@ -64,12 +68,12 @@ def _speedup(trace: Trace) -> float:
 
 
 def _check_text(trace: Trace) -> None:
-    """Greedy lanes write one text: a recording in which they part would say the opposite of what
-    it is for. Raises `SystemExit`."""
+    """Check that greedy lanes write the same text: a recording in which they diverge would
+    contradict its purpose. Raises `SystemExit`."""
     is_greedy = trace.header.settings.temperature == 0
     if is_greedy and trace.text("speculative") != trace.text("baseline"):
         raise SystemExit(
-            "the lanes of a greedy run part: take another prompt, or look for the bug."
+            "the lanes of a greedy run differ: use another prompt, or look for the bug."
         )
 
 

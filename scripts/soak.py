@@ -2,7 +2,7 @@
 short runs.
 
     make soak                  the whole test, about ten minutes
-    make soak ARGS=--short     a quarter of a minute, as in the test suite
+    make soak ARGS=--short 15 seconds, as in the test suite
 
 This process is the server and another process the visitors, so leaks can be counted here. Prints a
 table; the exit status is 1 if a request failed, memory grew or objects were left.
@@ -39,10 +39,10 @@ Census: TypeAlias = dict[str, float]
 class Plan:
     """The size of the test: visitors and strangers at the same time, seconds, and runs.
 
-    warmup, warmup_runs: seconds and runs before those; without such runs, nothing fills first what
-    Gradio keeps of past visitors. still: counts in a row, a second apart, in which memory has not
+    warmup, warmup_runs: seconds and runs before those; without such runs, Gradio's records of past
+    visitors are not filled first. still: counts in a row, a second apart, in which memory has not
     fallen. flat: the fraction by which the memory of a process may grow after the warm-up.
-    patience: seconds for which the page keeps what nobody reads.
+    patience: seconds for which the page keeps unread results.
     """
 
     visitors: int = 50
@@ -73,13 +73,13 @@ SHORT = Plan(
 def main() -> int:
     """Serve the page, run the test and print its results; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--short", action="store_true", help="a quarter of a minute in all")
-    parser.add_argument("--json", metavar="FILE", help="also write the figures there")
+    parser.add_argument("--short", action="store_true", help="a short run of 15 seconds")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     options = parser.parse_args()
     from specviz.base.variables import PAIR
 
     os.environ.setdefault("GRADIO_SERVER_NAME", "127.0.0.1")
-    os.environ.setdefault(PAIR.name, "builtin")  # it is the page that is tried, not a model
+    os.environ.setdefault(PAIR.name, "builtin")  # the test is of the page, not of a model
     os.environ.setdefault("GRADIO_SERVER_PORT", str(free_port()))
     from specviz.page.serve import start_page
 
@@ -107,7 +107,7 @@ def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
         _visits(**few, only="ask", times=SESSIONS + 50)
     _visits(**many, seconds=plan.warmup, seed=1)
     before = census(page, plan.still)
-    # With this seed each action is the first of some visitor, however few there are.
+    # With this seed each action is the first of some visitor, even with few visitors.
     crowd = _visits(**many, seconds=plan.seconds, seed=15)
     first = after = census(page, plan.still)
     if plan.warmup_runs:
@@ -135,12 +135,11 @@ def _visits(**arguments: Any) -> dict[str, Any]:
 
 
 def census(page: Any, steady: int) -> Census:
-    """The counts when no stream and no event is left, or after `SETTLING` seconds; of memory what
-    stays, which is the least of several counts: at one moment it also holds what is about to be
-    freed."""
+    """The counts when no stream and no event is left, or after `SETTLING` seconds; for memory the
+    minimum of several counts: at any moment it also includes memory that is about to be freed."""
     deadline = time.monotonic() + SETTLING
     while time.monotonic() < deadline:
-        # Only then, as to look through all objects takes a fifth of a second of a processor.
+        # Only then, because counting all objects takes a fifth of a second.
         if not _streams(page) and not _events(page):
             latest = _census(page)
             if not latest["generators"]:
@@ -168,7 +167,7 @@ def _streams(page: Any) -> list[Any]:
 
 
 def _events(page: Any) -> int:
-    """Requests for results that Gradio still knows, and sessions of which it keeps something."""
+    """Requests for results that Gradio still has, and sessions for which it keeps data."""
     queue = page.get_blocks()._queue
     return len(queue.event_ids_to_events) + len(queue.pending_messages_per_session)
 

@@ -36,7 +36,7 @@ SEEK = """([share]) => {
 }"""
 
 WORD = re.compile(r"[^\W\d_]{3}")
-"""A rejected token that is one says more than a sign."""
+"""A rejected word is a better example than a rejected punctuation mark."""
 
 CLOSE_UPS = {
     "drafter-model": ("preset=easy", "accepted"),
@@ -49,7 +49,7 @@ CLOSE_UPS = {
     "verdict-exact-match": ("preset=hard&temperature=1&verdict=exact-match", "rejected"),
     "verdict-typical": ("preset=hard&temperature=1&verdict=typical", "accepted"),
 }
-"""Close-ups: what the address asks for, and the outcome of the token whose card is open."""
+"""Close-ups: the query of the address, and the outcome of the token whose card is open."""
 
 COLOURS = 224  # of a close-up, which is mostly text
 LANE_HEIGHT = 150  # pixels of the lane that it shows
@@ -151,7 +151,7 @@ def take_motion(page: Any, out: Path) -> None:
 
 @contextmanager
 def visited() -> Iterator[tuple[Any, str]]:
-    """A window on a page that is served meanwhile, and its address."""
+    """A window on a page that is served during the block, and its address."""
     size = {"width": 1440, "height": 900}
     with served_page() as url, chromium() as browser:
         page = browser.new_page(
@@ -164,7 +164,7 @@ def visited() -> Iterator[tuple[Any, str]]:
 
 
 def _wait_until_loaded(page: Any, url: str) -> None:
-    """Wait for the page's own pair: until then a sentence of the page says how far it is."""
+    """Wait for the page's own pair: until then the page shows the progress."""
     while not page.request.get(f"{url}/readyz").ok:
         page.wait_for_timeout(500)  # milliseconds
 
@@ -172,7 +172,9 @@ def _wait_until_loaded(page: Any, url: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Take pictures of a finished run.")
     parser.add_argument("--out", type=Path, default=ASSETS / "pictures")
-    parser.add_argument("--tree", action="store_true", help="print what a screen reader is told")
+    parser.add_argument(
+        "--tree", action="store_true", help="print the accessibility tree of the page"
+    )
     parser.add_argument("--server", metavar="NAME", help="only NAME.png, a race with a server")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ def write_api(folder: Path) -> Path:
     Raises a `Warning` for a public name that cannot be documented.
     """
     for name in specviz.__all__:
-        setattr(specviz, name, getattr(specviz, name))  # pdoc finds no names that are imported late
+        setattr(specviz, name, getattr(specviz, name))  # pdoc does not see names imported late
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pdoc.pdoc("specviz", "!specviz[.]", output_directory=folder)

@@ -76,8 +76,8 @@ _MODULES = {
     "speculate": "runs.result",
     "watch": "runs.notebook",
 }
-"""Where names come from that are imported when they are first asked for: most bring torch, which
-takes seconds, and a process that only shows traces does without."""
+"""The modules of names that are imported on first use: most import torch, which takes seconds, and
+a process that only shows traces does not need it."""
 
 
 def __getattr__(name: str) -> Any:

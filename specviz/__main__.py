@@ -126,25 +126,27 @@ def _variables() -> Command:
 
 VERBS = {
     "page": Verb("serve the page, by default on 127.0.0.1:7860", _page),
-    "run": Verb("race on one prompt, in the terminal", _run),
-    "record": Verb("race on one prompt and keep the run in a file", _record),
-    "check": Verb("read recordings as strictly as the page does", _check),
+    "run": Verb("race on one prompt in the terminal", _run),
+    "record": Verb("race on one prompt and save the run to a file", _record),
+    "check": Verb("check recordings as strictly as the page does", _check),
     "export": Verb("convert a recording to a page or to tables", _export),
     "explain-difference": Verb(
-        "say if greedy lanes part by a tie within rounding or by a bug", _explain_difference
+        "explain why greedy lanes differ: a tie within rounding or a bug", _explain_difference
     ),
     "sweep": Verb("find the drafter and gamma to deploy, if any", _sweep),
     "bench": Verb("measure speed on several prompts", _bench),
     "pairs": Verb(
-        "list the named pairs by what fits here, and pairs of models that lie here", _pairs
+        "list the named pairs that fit here, and pairs of the models on this machine", _pairs
     ),
-    "fetch": Verb("bring a named pair to this machine", _fetch),
-    "doctor": Verb("check if two models can race, before any download", _doctor),
-    "guess": Verb("what a draft would get right of a closed model's text", _guess),
-    "prove": Verb("test if a drafter or a verdict keeps the target's distribution", _prove),
-    "audit": Verb("say if a server speculates, if that pays, and if it is lossless", _audit),
-    "train": Verb("train a pair on books, or a better draft for a target", _train),
-    "variables": Verb("list the environment variables that it reads", _variables),
+    "fetch": Verb("download a named pair", _fetch),
+    "doctor": Verb("check whether two models can race, before any download", _doctor),
+    "guess": Verb("count the tokens of a closed model's text that a draft would guess", _guess),
+    "prove": Verb("test whether a drafter or a verdict keeps the target's distribution", _prove),
+    "audit": Verb(
+        "check whether a server speculates, whether that pays and whether it is lossless", _audit
+    ),
+    "train": Verb("train a head on a target, or a better draft for it", _train),
+    "variables": Verb("list the environment variables that specviz reads", _variables),
 }
 
 
@@ -163,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # a reader who has had enough, as `head` has
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         return 130
     except OSError as error:
         sentence = writing_fault(error)

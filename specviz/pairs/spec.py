@@ -31,7 +31,7 @@ NAMING = (
 
 UNREADABLE = "The pair has no name that can be read: use a text such as 'builtin'."
 NOT_OFFERED = "This pair is not offered here: choose one of the list."
-ONLY_OPERATOR = "Only the operator names servers: name models of the hub, folders or GGUF files."
+ONLY_OPERATOR = "Only the operator can add servers: use models of the hub, folders or GGUF files."
 # Names that would open a connection if used as a path: an address, or another machine's folder.
 _ELSEWHERE = re.compile(r"://|^(//|\\\\)")
 _SERVER = re.compile(r"https?://", re.IGNORECASE)

@@ -29,8 +29,8 @@ def explained(path: Path) -> Iterator[None]:
             raise
         why = (getattr(error, "strerror", None) or str(error)).strip().splitlines()[0]
         raise SpecvizError(
-            f"{path} cannot be written ({why}): free some space or choose another folder; what "
-            "was saved before is whole, and the same command continues from it."
+            f"{path} cannot be written ({why}): free some space or choose another folder; earlier "
+            "checkpoints are intact, and the same command continues from them."
         ) from error
 
 

@@ -88,10 +88,12 @@ def distill(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     if not args.draft or not args.prompts:
-        raise SpecvizError("--distill TARGET needs --draft DRAFT and --prompts FILE.")
+        raise SpecvizError(
+            "--distill needs a draft and prompts: pass --draft DRAFT and --prompts FILE."
+        )
     if args.distill.startswith(("http://", "https://")):
         raise SpecvizError(
-            "a target on a server gives no logits to learn from: name its hub id or its folder."
+            "a target on a server returns no logits to learn from: name its hub id or its folder."
         )
 
 
@@ -125,7 +127,7 @@ class Distillation:
         prompts = self.prompts
         texts = self._held_out_texts()
         print(
-            f"{len(prompts.train)} prompts to learn from, {len(prompts.held_out)} held out, "
+            f"{len(prompts.train)} prompts to train on, {len(prompts.held_out)} held out, "
             f"{prompts.left_out} left out"
         )
         before = self._alphas(texts)
@@ -243,6 +245,6 @@ def _alpha_lines(alpha: dict[str, dict[str, Estimate]]) -> Iterator[str]:
         for temperature, means in alpha.items()
     ]
     yield from markdown(heads, rows)
-    yield "\nMeans over the held-out prompts, with 95% intervals of the bootstrap over them."
+    yield "\nMeans over the held-out prompts, with 95% bootstrap intervals."
     if not any((means["rise"].low or 0.0) > 0 for means in alpha.values()):
         yield "alpha did not rise beyond noise: try more --written-tokens or another --rate."

@@ -56,22 +56,32 @@ RESULT = "training.json"  # beside the saved head
 def add_head_arguments(group: argparse._ArgumentGroup) -> None:
     """Add the options of `--head`."""
     add = group.add_argument
-    add("--head", metavar="TARGET", help="a hub id, a folder, a GGUF file or a name of the table")
-    add("--corpus", type=Path, metavar="FOLDER", help="books as .txt files, for tasks on passages")
-    text = "JSONL with prompt and ids, lists of the target's token ids, which it has written"
+    add("--head", metavar="TARGET", help="a hub id, a folder, a GGUF file or the name of a pair")
+    add(
+        "--corpus",
+        type=Path,
+        metavar="FOLDER",
+        help="a folder of books as .txt files, for tasks on passages",
+    )
+    text = "texts that the target has written: JSONL with prompt and ids, lists of its token ids"
     add("--text", type=Path, nargs="*", default=[], metavar="FILE", help=text)
     add("--head-minutes", type=float, default=0.0, help="training time of the head")
-    add("--head-steps", type=int, default=0, help="steps of the head, instead of minutes")
-    add("--head-tokens", type=whole(2), default=8192, help="how many tokens the head can draft")
+    add("--head-steps", type=int, default=0, help="training steps of the head, instead of minutes")
+    add(
+        "--head-tokens",
+        type=whole(2),
+        default=8192,
+        help="number of tokens that the head can draft",
+    )
     add("--matrix-rate", type=real(0), default=0.01, help="Muon's peak learning rate")
     add("--embedding-rate", type=real(0), default=0.003, help="AdamW's peak learning rate")
-    add("--row-tokens", type=int, default=512, help="most tokens of a question with its answer")
+    add("--row-tokens", type=int, default=512, help="the most tokens of a question with its answer")
 
 
 def make_head(args: argparse.Namespace) -> None:
     """Let the target write, train a head on the text and save it. Raises `SpecvizError`."""
     if args.row_tokens < 2 * args.new_tokens:
-        raise SpecvizError("make --row-tokens twice --max-new-tokens or more.")
+        raise SpecvizError("--row-tokens is too small: use at least twice --max-new-tokens.")
     name = f"{args.head.removesuffix(f'+{NO_DRAFT}')}+{NO_DRAFT}"
     pair = checked_pair(load_pair(name, device=args.device or None))
     _check_target(pair.target)
@@ -83,11 +93,14 @@ def _check_target(target: Any) -> None:
     body = getattr(target, "model", None)
     if not all(hasattr(body, part) for part in ("layers", "embed_tokens", "norm")):
         raise PairError(
-            f"the target is a {type(target).__name__}, whose layers are arranged in another way "
-            "than Llama's: a head cannot be trained on it here."
+            f"the target is a {type(target).__name__}, whose layers are not arranged as Llama's: "
+            "choose a target of the Llama family."
         )
     if getattr(config, "final_logit_softcapping", None):
-        raise PairError("the target caps its logits, which a head's labels do not: choose another.")
+        raise PairError(
+            "the target caps its logits, which training a head does not support: "
+            "choose another target."
+        )
 
 
 class HeadTraining:
@@ -165,7 +178,7 @@ class HeadTraining:
         share = np.isin(written, targets.numpy()).mean()
         print(
             f"{len(rows)} texts with {len(written)} tokens that the target wrote; the head can "
-            f"draft {len(targets)} tokens, which are {share:.1%} of these",
+            f"draft {len(targets)} tokens, {share:.1%} of the written ones",
             flush=True,
         )
         layers = text_config(self.target).num_hidden_layers
@@ -219,7 +232,7 @@ class HeadTraining:
         rows: np.ndarray = np.concatenate(pieces)
         rows = rows[rows[:, 1].sum(1) > 1]
         if len(rows) < 4:
-            raise SpecvizError(f"only {len(rows)} texts were written: raise --written-tokens.")
+            raise SpecvizError(f"only {len(rows)} texts were written: increase --written-tokens.")
         return rows
 
     def _training(self, head: Head, rows: int) -> Training:
@@ -268,14 +281,14 @@ def read_text(path: Path, width: int, vocab: int, pad: int) -> np.ndarray:
             prompt = list(map(int, values["prompt"]))
             ids = list(map(int, values["ids"]))
             if not all(0 <= token_id < vocab for token_id in (*prompt, *ids)):
-                raise ValueError("an id is not of the target's vocabulary")
+                raise ValueError("an id is not in the target's vocabulary")
             if len(prompt) < width - 1:
                 prompts.append(prompt)
                 texts.append([*prompt, *ids][:width])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecvizError(
             f"{path.name} cannot be read ({type(error).__name__}: {error}): write a JSON object "
-            "with prompt and ids, lists of token ids, in each line."
+            "with prompt and ids, which are lists of token ids, on each line."
         ) from error
     if not texts:
         return np.zeros((0, 2, width), np.int32)

@@ -1,4 +1,4 @@
-"""The training loop, with two optimizers and checkpoints from which a killed process resumes."""
+"""The training loop, with two optimizers and checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -133,7 +133,10 @@ def _optimizers(model: Any, options: Training) -> list[torch.optim.Optimizer]:
     if options.muon is None:
         return [torch.optim.AdamW(_peaking(model.parameters(), options.args.rate), **ADAM)]
     if not hasattr(torch.optim, "Muon"):
-        raise SpecvizError("Training a head needs torch 2.9 or newer, for torch.optim.Muon.")
+        raise SpecvizError(
+            "this version of torch lacks torch.optim.Muon, which training a head "
+            "needs: install torch 2.9 or newer."
+        )
     matrices = [weight for weight in options.muon.parameters() if weight.ndim == 2]
     matrix_ids = {id(weight) for weight in matrices}
     others = [weight for weight in model.parameters() if id(weight) not in matrix_ids]
@@ -170,7 +173,7 @@ def _step(
         value += part_loss.item()
     if not math.isfinite(value):
         raise SpecvizError(
-            f"The loss became {value} at step {spent.step}: lower the learning rate, remove the "
+            f"the loss became {value} at step {spent.step}: lower the learning rate, remove the "
             f"checkpoint {options.checkpoint.name} and start again."
         )
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -214,7 +217,7 @@ def _restore(model: Any, optimizers: list[torch.optim.Optimizer], path: Path) ->
         model.load_state_dict(state["model"])
     except RuntimeError as error:
         raise SpecvizError(
-            f"The checkpoint {path.name} was made with another shape: remove it or pass another "
+            f"the checkpoint {path.name} is of a model of another shape: remove it or pass another "
             "--work folder."
         ) from error
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):

@@ -80,7 +80,7 @@ def text_alphas(
         alphas += ((accepted * counted).sum(1) / counted.sum(1)).tolist()
     if not all(map(np.isfinite, alphas)):
         raise ModelError(
-            "a model's probabilities are not finite: load it in another dtype, or choose another "
-            "model."
+            "the probabilities of a model are not finite: load it in another dtype, or choose "
+            "another model."
         )
     return alphas

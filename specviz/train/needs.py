@@ -38,8 +38,9 @@ class TrainingNeed:
     def __str__(self) -> str:
         return (
             f"{shown_bytes(self.total)}: target in {self.precision} {shown_bytes(self.target)}, "
-            f"what learns with gradients and optimizer {shown_bytes(self.learner)}, the larger of "
-            f"writing {shown_bytes(self.writing)} and learning {shown_bytes(self.learning)}"
+            f"trained model with gradients and optimizer {shown_bytes(self.learner)}, and the "
+            f"larger of writing {shown_bytes(self.writing)} and training "
+            f"{shown_bytes(self.learning)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Prompts after which a target writes text to learn from: those of a file, or questions that it
+"""Prompts after which a target writes text to train on: those of a file, or questions that it
 writes itself."""
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def read_prompt_ids(
     left_out = len(train_prompts) + len(test_prompts) - len(train) - len(test)
     if not held_out:
         train, test = _split(train, seed)
-    for ids, purpose in ((train, "to learn from"), (test, "to measure alpha on")):
+    for ids, purpose in ((train, "to train on"), (test, "to measure alpha on")):
         if len(ids) < MIN_PROMPTS:
             raise PromptError(
-                f"only {len(ids)} prompts are left {purpose}, and {left_out} are too long "
-                f"beside {new_tokens} new tokens: add prompts, or lower --max-new-tokens."
+                f"only {len(ids)} prompts are left {purpose}, and {left_out} are too long for "
+                f"{new_tokens} new tokens: add prompts, or lower --max-new-tokens."
             )
     return PromptIds(train, test, left_out)
 
@@ -84,7 +84,7 @@ def _fitting(prompts: Sequence[TextPrompt], pair: Pair, max_tokens: int) -> list
 
 
 def _split(prompts: list[list[int]], seed: int) -> tuple[list[list[int]], list[list[int]]]:
-    """The prompts to learn from, and those held out."""
+    """The prompts to train on, and those held out."""
     order = np.random.default_rng(seed).permutation(len(prompts))
     count = max(MIN_PROMPTS, len(prompts) // HELD_OUT)
     held_out = [prompts[i] for i in order[:count]]
@@ -139,8 +139,8 @@ class Openings:
             self._turn = open_turn(pair)
         if not (self._prompts or self._turn or self._books):
             raise SpecvizError(
-                "a target without a chat template needs something to go on from: pass --corpus, a "
-                "folder of .txt books, or --prompts, a file."
+                "a target without a chat template needs texts to continue: pass --corpus, a folder "
+                "of .txt books, or --prompts, a file."
             )
 
     def chunk(self, chunk: int) -> list[list[int]]:
@@ -209,7 +209,9 @@ def read_books(folder: Path) -> list[str]:
     texts = (path.read_text(encoding="utf-8-sig") for path in sorted(folder.glob("*.txt")))
     books = [text for text in texts if text.strip()]
     if not books:
-        raise SpecvizError(f"{str(folder)!r} has no .txt books: pass --corpus a folder of some.")
+        raise SpecvizError(
+            f"{str(folder)!r} has no .txt books: pass a folder of books as --corpus."
+        )
     return books
 
 
@@ -217,7 +219,7 @@ def open_turn(pair: Pair) -> tuple[list[int], Ids]:
     """The ids before a question in the target's template, and those after it."""
     before, _, after = chat_text(pair.tokenizer, [Message("user", MARK)]).partition(MARK)
     if not before or not after:
-        raise SpecvizError("the target's chat template hides the question: pass --prompts.")
+        raise SpecvizError("the target's chat template does not show the question: pass --prompts.")
     ids_before = pair.tokenizer(before, add_special_tokens=False)["input_ids"]
     ids_after = pair.tokenizer(after, add_special_tokens=False)["input_ids"]
     return list(ids_before), list(ids_after)

@@ -86,10 +86,9 @@ class Worker(Protocol):
         new result, but the caller gets a chance to look at the time, to set `stop`, or to give
         up. How often heartbeats come, and whether they do, depends on the worker.
 
-        Once `stop` is set, the task ends soon, and only an `End` may still be yielded. Closing
-        the generator does not wait for the task to end by itself where that can be avoided; the
-        worker can then be used again at once. Raises `SpecvizError`, with a sentence for the
-        visitor.
+        Once `stop` is set, the task ends soon, and only an `End` may still be yielded. Closing the
+        generator does not wait for the end of the task where that can be avoided; the worker can
+        then be used again at once. Raises `SpecvizError`, with a sentence for the visitor.
         """
         ...
 
@@ -139,7 +138,7 @@ def _sentence_with_numbers(error: Exception, pair: str) -> str:
     try:
         return f"{sentence} {memory_in_numbers(pair)}".rstrip()
     except Exception:
-        log.exception("the doctor had no numbers")
+        log.exception("the doctor could not estimate the memory")
         return sentence
 
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 from ..base.errors import SpecvizError, causes_of, is_memory_error, ran_out_of_memory
 
 FAILED = (
-    "Something went wrong that is not your fault. The log has the details; press Run to try again."
+    "Something went wrong on the server, and the details are in its log: press Run to try again."
 )
 LOST = (
-    "The models' process ended, perhaps for want of memory. It starts again with the next run: "
-    "press Run, with a shorter length or a smaller pair if it happens twice."
+    "The models' process ended, perhaps because memory ran out, and starts again with the next "
+    "run: press Run, with a shorter length or a smaller pair if it happens twice."
 )
 NO_MEMORY = (
     "The models ran out of memory: press Run with a shorter prompt or length, or choose a "
     "smaller pair."
 )
 BROKEN = (
-    "The accelerator reported an error, so the models start again with the next run: press Run."
+    "The accelerator reported an error, so the models are loaded again for the next run: press Run."
 )
 SILENT = (
-    "The models gave no sign of life for too long, so they start again with the next run: press "
-    "Run, with a smaller pair if it happens twice."
+    "The models did not respond for too long and are loaded again for the next run: press Run, "
+    "with a smaller pair if it happens twice."
 )
 
 # From torch and the libraries below it.

@@ -18,7 +18,7 @@ from ..core.model_facts import changed_file
 from ..core.settings import Settings
 from ..files.memory import LANES as COUNTED
 from ..files.memory import TYPICAL_CONTEXT, shown_bytes
-from ..pairs.spec import ModelsSpec, NamedSpec, parse_pair
+from ..pairs.spec import ONLY_OPERATOR, ModelsSpec, NamedSpec, parse_pair
 from ..pairs.table import named_pair
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Load: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
 
-LOADING = "Loading the two models: this happens once."
+LOADING = "Loading the two models, which happens once."
 
 
 class Models:
@@ -76,7 +76,7 @@ def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
         for step in iter(steps.get, None):
             yield _sentence(step)
     finally:
-        thread.join()  # a load cannot be interrupted, and the next one must not begin beside it
+        thread.join()  # a load cannot be interrupted, and must end before the next one
     return pair.result()
 
 
@@ -117,9 +117,7 @@ def checked_name(name: str) -> str:
     """The name of a pair in a task. Raises `PairError` for an address: tasks come from visitors,
     and the operator's server is named `SERVED`."""
     if "://" in name:
-        raise PairError(
-            "Only the operator names servers: name models of the hub, folders or GGUF files."
-        )
+        raise PairError(ONLY_OPERATOR)
     return name
 
 
@@ -175,4 +173,4 @@ def memory_in_numbers(name: str) -> str:
         return ""
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
     caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED} lanes"
-    return f"Weights, and {caches}, take {sizes}."
+    return f"Weights and {caches} take {sizes}."

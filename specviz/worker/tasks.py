@@ -25,7 +25,7 @@ Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
 
 TURN = 2.0  # seconds of a sweep until others may use the models; it finishes its piece first
-READING = "Warming the lanes up and reading the prompt."
+READING = "Warming up the lanes and reading the prompt."
 
 
 class Task(Protocol):
@@ -101,7 +101,7 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SampleTask:
-    """Draw short continuations of a prompt, one in each lane by turns, and compare the lanes.
+    """Draw short continuations of a prompt, alternating between the lanes, and compare the lanes.
 
     The results are, after each turn, the number of continuations per lane, and at last a
     `Compared`. reach: the most tokens of the prompt that are read, counted from its end. length:

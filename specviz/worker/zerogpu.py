@@ -34,8 +34,8 @@ from .tasks import RaceTask, SampleTask, Stop, Task
 log = logging.getLogger(__name__)
 
 ELSEWHERE = (
-    "Only the pairs that were loaded at the start can run here, with their usual weights: choose "
-    "one of the list."
+    "Only the pairs loaded at the start can run here, with their usual weights: choose one from "
+    "the list."
 )
 
 # For the estimate of a call's seconds. All are on the safe side: a visitor pays only for the
@@ -53,18 +53,18 @@ MAX_CALL_SECONDS = 120  # seconds; about what a visitor without an account has f
 BEAT = 0.05  # seconds between two lists of results
 
 BUSY = "No GPU was free for this run: try again in a minute."
-USED_UP = "The GPU time that you may use for now is used up: try again {}."
-UNKNOWN = "The GPU service did not answer as it should: try again in a minute."
+USED_UP = "Your GPU time is used up for now: try again {}."
+UNKNOWN = "The GPU service gave an unexpected answer: try again in a minute."
 SENTENCES = {
     "ZeroGPU queue timeout": BUSY,
     "ZeroGPU illegal duration": (
-        "This run asks for more GPU time than one visitor may have: choose a shorter length or "
+        "This run needs more GPU time than the limit for one visitor: choose a shorter length or "
         "fewer guesses per round."
     ),
     "ZeroGPU pending credits exceeded": (
-        "Your other runs hold all of your GPU time: try again when one of them has ended."
+        "Your other runs have reserved all of your GPU time: try again when one of them has ended."
     ),
-    "ZeroGPU worker error": "The GPU was taken away before the run had ended: try again.",
+    "ZeroGPU worker error": "The GPU was withdrawn before the run ended: try again.",
 }
 """Sentences for the visitor, by the title of the error that `spaces` raises."""
 
@@ -261,7 +261,7 @@ def sentence_for(error: Exception) -> str:
             return USED_UP.format(f"in {wait[1]}")
         return USED_UP.format("later, or sign in to Hugging Face for more")
     if "token" in text:
-        return "This page has been open for too long to be lent a GPU: reload it."
+        return "This page has been open too long to get a GPU: reload it."
     return UNKNOWN
 
 
@@ -279,7 +279,9 @@ def load_pairs() -> ZeroGpuWorker:
 
     first = first_pair()
     if named_pair(first) is None:
-        raise SettingsError(f"{PAIR.name} is {first!r}: on ZeroGPU use a name of the table.")
+        raise SettingsError(
+            f"{PAIR.name} is {first!r}: use the name of a pair from the table on ZeroGPU."
+        )
     names = [BUILTIN, first]
     names += [row.name for row in operator_pairs()]
     pairs = {name: _load_onto_gpu(name) for name in dict.fromkeys(names)}

@@ -150,8 +150,8 @@ def test_a_table_has_what_was_measured_and_nothing_else():
     cells = dict(zip(HEADINGS, [cell.strip() for cell in lines[2].split("|")[1:-1]], strict=True))
     assert cells["floor"] == "1000" and cells["alone"] == "450.0" and cells["vLLM"] == "300.0"
     assert cells["with drafts (γ)"] == "600.0 (2)" and cells["generate()"] == ""
-    assert cells["a pass, of its floor"] == "2.00 ms, 50%"
-    assert cells["a draft step, of its floor"] == "1.00 ms, 50%"
+    assert cells["a pass, share of its floor"] == "2.00 ms, 50%"
+    assert cells["a draft step, share of its floor"] == "1.00 ms, 50%"
     assert "1.25 ms, 80%" in lines[3] and "450.0" not in lines[3]
 
 
@@ -192,4 +192,4 @@ def test_without_a_gpu_it_says_so_in_one_sentence(
 
     monkeypatch.setattr(measure_gpu, "plan", lambda *_: [Step("machine", reports, 30)])
     assert measure_gpu.main(["--output", str(tmp_path)]) == 1
-    assert capsys.readouterr().out.strip().endswith("finds none here.")
+    assert capsys.readouterr().out.strip().endswith("run make gpu on a machine with one.")

@@ -81,7 +81,7 @@ def test_a_server_that_dies_is_a_finding(
 
     pair = remote(right, folders)
     went_on = checks.killed(pair, lambda: None)
-    assert not went_on.passed and "the run went on" in went_on.says
+    assert not went_on.passed and "the run continued" in went_on.says
     one = checks.killed(pair, lambda: monkeypatch.setattr(right, "fault", cut))
     assert one.passed and one.says.startswith("3 rounds kept: 127.0.0.1")
     dead = checks.found("cost", lambda: checks.cost(pair, Completions(Server(right.url), "target")))
@@ -94,7 +94,7 @@ def test_llama_cpp_is_watched_as_it_speculates(llama_cpp: Callable[..., LlamaSer
         checks.watched(f"{llama_cpp(draft=draft).url}#target", builtin) for draft in (True, False)
     )
     assert one.passed and one.figures["accepted"] > 0, one.says
-    assert one.says.endswith("as its counters say")
+    assert one.says.endswith("which its counters confirm")
     assert not other.passed and other.figures["drafted"] == 0  # there was nothing to observe
 
 
