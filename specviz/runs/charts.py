@@ -237,7 +237,7 @@ def _positions(
         _add_lanes(figure, points, drafted, lanes, ink, mode="lines+markers")
     figure.update_layout(bargap=0.32, hovermode="closest")
     figure.update_layout(uniformtext={"mode": "hide", "minsize": 9})
-    figure.update_xaxes(title_text="place in the draft", dtick=tick_distance)
+    figure.update_xaxes(title_text="position in the draft", dtick=tick_distance)
     figure.update_yaxes(range=[0, 1.3])
 
 

@@ -25,7 +25,7 @@ class ChartTitles(NamedTuple):
 
 CHARTS = {
     "speedup": ChartTitles(chart="Speed-up against γ", x="γ, guesses per round", y=FASTER),
-    "positions": ChartTitles(chart="α by position", x="place in the draft", y="α"),
+    "positions": ChartTitles(chart="α by position", x="position in the draft", y="α"),
     "kinds": ChartTitles(chart="Speed-up by kind of prompt", x="", y=FASTER),
     "parts": ChartTitles(chart="Where a round's time goes", x="ms per round", y=""),
 }

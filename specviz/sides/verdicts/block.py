@@ -97,9 +97,9 @@ BLOCK = VerdictKind(
     "the guesses of a round together: it accepts more of them than separate tests would, and "
     "corrects exactly for what it rejects, so every text keeps the probability that the target "
     "alone gives it (Sun et al. 2024).",
-    note="The guesses are judged together, but shown one after the other: all up to the last "
-    "one whose draw is below its threshold are accepted. So the text follows p, and never fewer "
-    "are accepted on average than one by one.",
+    note="The guesses are judged together, but shown one after the other: all up to the last one "
+    "whose draw is below its threshold are accepted. So the text follows p, and on average at "
+    "least as many are accepted as with separate tests.",
     left="left: max(0, w p − q)",
     beta="mean overlap of the two distributions, as in the token rule",
     threshold="u",
