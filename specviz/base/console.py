@@ -18,7 +18,7 @@ from .errors import OutputError
 DEGRADED = "specviz.degraded"
 """The name of our error handler, as the argument `errors` of a stream."""
 
-# Characters that act instead of being seen: controls, of which some drive a terminal (ESC, and CSI
+# Characters that act instead of being seen: controls, some of which drive a terminal (ESC, and CSI
 # as one character); separators of lines and paragraphs; characters that write the following text
 # from right to left or end that, so that a line is read in another order than it is stored
 # (https://trojansource.codes); halves of a character, which no stream encodes. Joiners, soft
@@ -113,8 +113,8 @@ def _writing() -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(
-            f"what is printed cannot be written ({error.strerror or error}): let standard output "
-            "lead to a terminal, or to a file on a disk with room."
+            f"standard output cannot be written ({error.strerror or error}): redirect it to a "
+            "terminal, or to a file on a disk with free space."
         ) from error
 
 
@@ -159,4 +159,4 @@ def writing_fault(error: OSError) -> str | None:
     if error.errno not in FULL_OR_BROKEN:
         return None
     name = error.filename or "a file"
-    return f"{name} cannot be written ({error.strerror}): name a place on a disk with room."
+    return f"{name} cannot be written ({error.strerror}): choose a path on a disk with free space."

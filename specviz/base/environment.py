@@ -20,7 +20,7 @@ from .errors import SettingsError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _INSTALLED = _PACKAGE / "assets"
-# A wheel holds the data files inside the package; in the repository they are beside it.
+# A wheel holds the data files inside the package; in the repository they are next to it.
 ASSETS = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "assets"
 BUILTIN = "builtin"
 """The name of the pair in `assets/pair`."""
@@ -139,7 +139,7 @@ def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> ValueType[
 
     what = "a whole number" if kind is int else "a number"
     if most >= 1e15:
-        return ValueType(parse, f"{what} from {least:g} on")
+        return ValueType(parse, f"{what}, {least:g} or more")
     return ValueType(parse, f"{what} from {least:g} to {most:g}")
 
 
@@ -153,21 +153,23 @@ THREADS: Variable[int | None] = Variable(
     "The number of threads that share a pass.",
     number(int, 1),
     default=None,
-    unset="what makes rounds fastest; half of the processors where torch runs the models",
+    unset=(
+        "the number that makes rounds fastest; half of the processors where torch runs the models"
+    ),
 )
 PLAINEST = "eager"
 FORM = Variable(
     "SPECVIZ_FORM",
     "How models run: fastest is CUDA graphs on a GPU and compiled passes on a processor, where a "
-    "model supports them; eager is transformers' own modules, as always on ZeroGPU; static is "
-    "what CUDA graphs are made of, on any device.",
+    "model supports them; eager is transformers' own modules, always used on ZeroGPU; static is "
+    "the form that CUDA graphs capture, on any device.",
     one_of("fastest", PLAINEST, "static"),
     "fastest",
 )
 KERNELS = Variable(
     "SPECVIZ_KERNELS",
-    "Whose kernels compute short passes of the Llama family on a GPU: Triton's, where they can be "
-    "compiled and are not slower, or torch's.",
+    "The kernels of short passes of the Llama family on a GPU: triton, where its kernels can be "
+    "compiled and are not slower, or torch.",
     one_of("triton", "torch"),
     "triton",
 )

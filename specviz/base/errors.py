@@ -16,7 +16,7 @@ class SpecvizError(Exception):
 
 
 class SettingsError(SpecvizError, ValueError):
-    """A setting has the wrong type or lies outside its range."""
+    """A setting has the wrong type or is outside its range."""
 
 
 class PromptError(SpecvizError, ValueError):
@@ -81,7 +81,7 @@ def in_one_line(error: BaseException) -> str:
     for cause in causes_of(error):
         text = " ".join(str(cause).split())
         lines.append(f"{type(cause).__name__}: {text}"[:500])
-    return ", because of ".join(lines)
+    return ", caused by ".join(lines)
 
 
 def shown(value: object) -> str:
@@ -89,5 +89,5 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except RecursionError:  # lists in lists in lists
-        text = "of many levels"
+        text = "nested too deeply"
     return f"{type(value).__name__} {text}"[:60]

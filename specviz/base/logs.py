@@ -90,7 +90,7 @@ def set_up_logging() -> None:
 
 def adopt_libraries() -> None:
     """Send the messages of libraries to our handler. Call it again after further imports: some
-    libraries bring a handler of their own, which hides no secrets."""
+    libraries bring their own handler, which hides no secrets."""
     for logger in list(logging.root.manager.loggerDict.values()):
         if not isinstance(logger, logging.Logger):
             continue

@@ -65,8 +65,8 @@ def _limit(name: str, seconds: float, meaning: str) -> Variable[float]:
 
 PAIRS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PAIRS",
-    "The named pairs that visitors may choose beside the built-in pair; on ZeroGPU, the pairs that "
-    "are loaded.",
+    "The named pairs that visitors may choose besides the built-in pair; on ZeroGPU, the pairs "
+    "to load.",
     ValueType(_names, "names that `python -m specviz pairs` lists, separated by commas"),
     (),
     "all; on ZeroGPU none",
@@ -74,73 +74,73 @@ PAIRS: Variable[tuple[str, ...]] = Variable(
 PAIR: Variable[str | None] = Variable(
     "SPECVIZ_PAIR",
     "The pair that the page starts with.",
-    ValueType(str, "a name that `load_pair` takes; the pair of SPECVIZ_REMOTE is named served"),
+    ValueType(str, "a name that `load_pair` accepts; served is the pair of SPECVIZ_REMOTE"),
     None,
-    "the first of qwen2.5-coder-1.5b, smollm2-135m and builtin whose files are at hand",
+    "the first of qwen2.5-coder-1.5b, smollm2-135m and builtin whose files are on the machine",
 )
 ANY_MODEL = _whether(
     "SPECVIZ_ANY_MODEL",
-    "Whether visitors may name any model of the hub, and any folder and GGUF file of the machine.",
+    "Whether visitors may load any model of the hub, and any folder or GGUF file on the machine.",
 )
 ANY_WITH_TOKEN = _whether(
     "SPECVIZ_ANY_WITH_TOKEN",
-    "Whether models that visitors name are read with `HF_TOKEN`: then visitors can use every "
-    "private model that it opens.",
+    "Whether the models that visitors name are loaded with `HF_TOKEN`: visitors can then use "
+    "every private model that the token can read.",
 )
 AUTH: Variable[tuple[str, str] | None] = Variable(
     "SPECVIZ_AUTH",
     "The name and the password that visitors must enter.",
-    ValueType(_sign_in, "NAME:PASSWORD, neither of them empty"),
+    ValueType(_sign_in, "NAME:PASSWORD, neither part empty"),
     None,
     secret=True,
 )
 ORIGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_ORIGINS",
-    "The page's own public origin, if it has a domain name, and other sites that may frame the "
+    "The page's own public origin, if it has a domain name, and other sites that may embed the "
     "page and use its endpoints in a visitor's browser.",
     ValueType(_origins, "origins such as https://example.org, separated by commas"),
     (),
 )
 REMOTE: Variable[str | None] = Variable(
     "SPECVIZ_REMOTE",
-    "A pair whose target is on a server, or a server that speculates by itself: visitors may "
-    "choose it, and never see its address.",
+    "A pair whose target is on a server, or a server with its own speculation: visitors may "
+    "choose it, but never see its address.",
     ValueType(
         _served,
-        "http://HOST:PORT/v1#MODEL+DRAFT, or http://HOST:PORT/v1#MODEL for a server that is "
-        "watched",
+        "http://HOST:PORT/v1#MODEL+DRAFT, or http://HOST:PORT/v1#MODEL for a watched server",
     ),
     None,
     secret=True,
 )
 REMOTE_KEY: Variable[str | None] = Variable(
     "SPECVIZ_REMOTE_KEY",
-    "The key of a server that holds the target: the one in SPECVIZ_REMOTE and no other, or, where "
-    "that is not set, the one that is named on the command line.",
-    ValueType(str, "the key that the server wants"),
+    "The key for the target's server, sent only to the servers in SPECVIZ_REMOTE or, if that is "
+    "not set, to those named on the command line.",
+    ValueType(str, "the key that the server expects"),
     None,
     secret=True,
 )
 CACHE: Variable[Path | None] = Variable(
     "SPECVIZ_CACHE",
-    "Where GGUF files are kept unpacked, and fetched models.",
-    ValueType(_folder, "a folder's whole path"),
+    "The folder for unpacked GGUF files and fetched models.",
+    ValueType(_folder, "the absolute path of a folder"),
     None,
     "`~/.cache/specviz`",
 )
 MODELS: Variable[Path | None] = Variable(
     "SPECVIZ_MODELS",
-    "Where the GGUF files of named pairs lie, and where `python -m specviz fetch` puts them.",
-    ValueType(_folder, "a folder's whole path"),
+    "The folder of the named pairs' GGUF files, where `python -m specviz fetch` puts them.",
+    ValueType(_folder, "the absolute path of a folder"),
     None,
     "`models` in the folder of SPECVIZ_CACHE",
 )
 FETCH: Variable[bool | None] = Variable(
     "SPECVIZ_FETCH",
-    "Whether visitors may have the page fetch the published pair, with one press.",
+    "Whether visitors may have the page fetch the published pair with one click.",
     ValueType(_switch, "1 or 0"),
     None,
-    "only who opens the page on the machine itself, where no sign says that it is public",
+    "1 for visitors on the machine itself unless something indicates that the page is public, "
+    "else 0",
 )
 LOCAL_MODELS: Variable[bool | None] = Variable(
     "SPECVIZ_LOCAL_MODELS",
@@ -148,7 +148,8 @@ LOCAL_MODELS: Variable[bool | None] = Variable(
     "llama.cpp keep on the machine.",
     ValueType(_switch, "1 or 0"),
     None,
-    "only who opens the page on the machine itself, where no sign says that it is public",
+    "1 for visitors on the machine itself unless something indicates that the page is public, "
+    "else 0",
 )
 MCP = _whether(
     "SPECVIZ_MCP",
@@ -169,7 +170,7 @@ MAX_PER_CLIENT = Variable(
 )
 SWEEP = _whether(
     "SPECVIZ_SWEEP",
-    "Whether visitors may sweep in the view Choose; no effect on ZeroGPU, where they may not.",
+    "Whether visitors may sweep in the view Choose; on ZeroGPU they never may.",
     default=True,
 )
 SWEEP_SECONDS: Variable[int | None] = Variable(
@@ -190,17 +191,17 @@ SILENT_SECONDS = _limit(
     "Seconds without any result until the model process is replaced.",
 )
 DRAIN_SECONDS = _limit(
-    "SPECVIZ_DRAIN_SECONDS", 6.0, "Seconds after SIGTERM that the current run has to end by itself."
+    "SPECVIZ_DRAIN_SECONDS", 6.0, "Seconds after SIGTERM in which the current run may finish."
 )
 PLUGINS: Variable[tuple[str, ...]] = Variable(
     "SPECVIZ_PLUGINS",
-    "Modules to import at the start, which register drafters and verdicts of your own.",
-    ValueType(_names, "names of modules, divided by commas"),
+    "Modules to import at startup that register your own drafters and verdicts.",
+    ValueType(_names, "module names, separated by commas"),
     (),
 )
 LOG = Variable(
     "SPECVIZ_LOG",
-    "The form of the log's lines, also of those that libraries write.",
+    "The format of the log's lines, including those of libraries.",
     one_of("text", "json"),
     "text",
 )

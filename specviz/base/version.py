@@ -1,3 +1,3 @@
-"""The version, in a module of its own that anything may import."""
+"""The version, in its own module so that anything may import it."""
 
 __version__ = "0.1.0"

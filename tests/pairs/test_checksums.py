@@ -80,5 +80,5 @@ def test_the_log_tells_why_a_pair_cannot_be_loaded(
     with sentences.raises(SpecvizError):
         list(worker.run(RaceTask(name, "w", Settings())))
     (line,) = [record.getMessage() for record in caplog.records if "failed" in record.msg]
-    assert name in line and "because of" in line and "JSONDecodeError" in line
+    assert name in line and "caused by" in line and "JSONDecodeError" in line
     assert "\n" not in line
