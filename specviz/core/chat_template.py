@@ -66,15 +66,15 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
     left_out = trials[0].left_out if trials else None
     if left_out is not None:
         raise PromptError(
-            f"the target's chat template leaves {_name_of(left_out, messages)} out, as a text and "
-            f"as a list of parts: {_advice(messages)}."
+            f"the target's chat template drops {_name_of(left_out, messages)}, both as a string "
+            f"and as a list of parts: {_advice(messages)}."
         )
     if len(messages) > 1:
         raise PromptError(
-            "the target's chat template does not take these turns: let user and assistant take "
-            "turns, and leave out a system prompt if it knows none."
+            "the target's chat template rejects these turns: alternate user and assistant, and "
+            "leave out the system prompt if the template does not support one."
         )
-    raise PromptError("the target's chat template does not take this prompt: set chat to 'off'.")
+    raise PromptError("the target's chat template rejects this prompt: set chat to 'off'.")
 
 
 class _Trial(NamedTuple):
@@ -121,7 +121,7 @@ def _other_content(message: Message) -> str:
 def _name_of(message: Message, messages: Sequence[Message]) -> str:
     if len(messages) == 1:
         return "the prompt"
-    return f"turn {messages.index(message) + 1} (of the {message.role})"
+    return f"turn {messages.index(message) + 1} ({message.role})"
 
 
 def _advice(messages: Sequence[Message]) -> str:

@@ -56,13 +56,15 @@ def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> Earl
     and `PromptError` for a text that is neither text nor known ids.
     """
     if not isinstance(memory, (list, tuple)):
-        raise SettingsError(f"memory is {shown(memory)}: use a list of texts, each text or ids.")
+        raise SettingsError(
+            f"memory is {shown(memory)}: use a list of texts, each a string or a list of ids."
+        )
     names = [lane_settings.drafter for lane_settings in settings]
     if memory and not any(drafter_kind(name).reads_memory for name in names):
         readers = " or ".join(repr(kind.name) for kind in drafters() if kind.reads_memory)
         raise SettingsError(
-            f"memory is given and the drafter is {names[0]!r}: only {readers} reads earlier "
-            "texts, so choose it or leave memory out."
+            f"memory is given, but the drafter {names[0]!r} does not read earlier texts: use "
+            f"{readers}, or leave memory out."
         )
     texts = [tuple(pair.text_ids(text)) for text in memory]
     return tuple(ids for ids in texts if ids)

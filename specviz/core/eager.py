@@ -35,7 +35,7 @@ class EagerEngine(OwnEngine):
 
     The logits after n tokens are those that the model gives in one pass over these n tokens. Where
     a model rotates the tokens of a longer text by other factors (`rotation_borders`), a pass does
-    not return rows from both sides of the border, and the cache is read anew when a text crosses
+    not return rows from both sides of the border, and the cache is read again when a text crosses
     it, as transformers' own `generate` does for Phi-3.
     """
 
@@ -89,7 +89,7 @@ class EagerEngine(OwnEngine):
             logits = self._logits(ids.to(self.device), keep, layers)
         if temperature != 1.0:
             return logits.float() / temperature
-        # A copy: the caller may write to it, and the model may return a buffer of its own.
+        # A copy: the caller may write to it, and the model may return its own buffer.
         return logits.to(torch.float32, copy=True)
 
     def _logits(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:

@@ -67,8 +67,8 @@ def named_end_ids(model: LanguageModel, tokenizer: Tokenizer) -> frozenset[int]:
     ids = [named] if type(named) is int else named
     if not _are_ids(ids):
         raise PairError(
-            f"the model's config names {shown(named)} as the end of a text: write the id of a "
-            "token, or a list of ids, as eos_token_id."
+            f"eos_token_id in the model's config is {shown(named)}: use the id of a token, or a "
+            "list of ids."
         )
     end = getattr(tokenizer, "eos_token", None)
     by_tokenizer = {i for i, piece in control_tokens(tokenizer).items() if piece == end}
@@ -116,7 +116,7 @@ def is_tuned_for(
 
 
 def _turn_ends(tokenizer: Any, control: Mapping[int, str]) -> frozenset[int]:
-    """The control token that a chat template puts behind a turn of the assistant, if it has one."""
+    """The control token that a chat template puts after a turn of the assistant, if it has one."""
     if not getattr(tokenizer, "chat_template", None):
         return frozenset()
     text = text_after_reply(tokenizer, REPLY)

@@ -50,7 +50,7 @@ class OwnEngine:
         return nullcontext()
 
     def round_fields(self) -> dict[str, Any]:
-        """An empty dict: no fields beside those of every round."""
+        """An empty dict: no fields besides those of every round."""
         return {}
 
 

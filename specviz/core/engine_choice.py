@@ -46,7 +46,7 @@ def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> En
     if isinstance(model, ModelElsewhere):
         return model.make_engine(vocab, states)
     if name := changed_file(model):
-        raise PairError(f"{name} was written to while its weights are in use: load the pair again.")
+        raise PairError(f"{name} was modified while its weights were in use: load the pair again.")
     if model.device.type == "cuda":
         # torch prefers cuDNN's attention on Hopper, which takes 30 ms to prepare each new length.
         torch.backends.cuda.enable_cudnn_sdp(False)
@@ -74,7 +74,7 @@ def lane_threads(pair: Pair, lane: Lane, engine: Engine) -> int:
     width = 1
     if lane != BASELINE:
         width = Settings().gamma + 1
-        if pair.shared is None:  # else it has a vocabulary of its own
+        if pair.shared is None:  # else it has its own vocabulary
             draft = pair.draft
     for kind in engines():
         if kind.name == engine.name and kind.threads:

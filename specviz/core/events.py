@@ -95,7 +95,7 @@ class Round:
 
     lane, index: which lane, and the round's number in it, from 0.
     drafted: all drafted tokens, in order; empty in the baseline lane.
-    last: the corrected or bonus token behind the accepted ones; None if the text ended before it.
+    last: the corrected or bonus token after the accepted ones; None if the text ended before it.
     draft_seconds, verify_seconds: time of drafting; time of the target pass, its probabilities
         and the verdict.
     overhead_seconds: the rest of the round's time on the lane's clock.
@@ -140,7 +140,7 @@ class Round:
     @property
     def reads_prompt(self) -> bool:
         """Whether it is a watched server's first round, whose token came from the prefill:
-        the clock begins behind it, so speeds and tau leave it out."""
+        the clock begins after it, so speeds and tau leave it out."""
         return self.index == 0 and self.clock == 0.0 and not self.drafted
 
     @property

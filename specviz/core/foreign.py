@@ -40,8 +40,8 @@ def _called(
         raise
     except Exception as error:
         raise KindError(
-            f"{_name(kind)} failed in {task} ({type(error).__name__}: {error}): mend it, or "
-            "choose another one."
+            f"{_name(kind)} failed in {task} ({type(error).__name__}: {error}): fix it, or choose "
+            "another one."
         ) from error
 
 
@@ -51,10 +51,11 @@ class CheckedDrafter(Drafter):
     def __init__(self, kind: DrafterKind, pair: Any, run: RunContext, target: DecodingPath) -> None:
         self._kind = kind
         self._run = run
-        self._drafter = _called(kind, "its start", kind.make, pair, run, target)
+        self._drafter = _called(kind, "make", kind.make, pair, run, target)
         if not isinstance(self._drafter, Drafter):
             raise KindError(
-                f"{_name(kind)} made a {type(self._drafter).__name__}: make a specviz.Drafter."
+                f"{_name(kind)} returned a {type(self._drafter).__name__}: return a "
+                "specviz.Drafter."
             )
         self.engine_name = self._drafter.engine_name
         self.layers = self._drafter.layers
@@ -86,28 +87,28 @@ class CheckedDrafter(Drafter):
 def fault_of(draft: object, count: int, vocab: int) -> str | None:
     """The fault of a draft of at most `count` tokens, as the end of a sentence; None for none."""
     if not _is_of_tensors(draft):
-        return f"drafted a {type(draft).__name__}: return a specviz.Draft of tensors, or None"
+        return f"returned a {type(draft).__name__}: return a specviz.Draft of tensors, or None"
     ids = draft.ids
     q = draft.q
     if ids.dtype != torch.int64 or ids.dim() != 1 or not len(ids):
-        return "drafted ids that are no int64 tensor [n] of one or more: mend them"
+        return "returned invalid ids: return an int64 tensor [n] of one or more"
     if len(ids) > count:
-        return f"drafted {len(ids)} tokens where {count} were asked for: draft fewer"
+        return f"drafted {len(ids)} tokens, and at most {count} were requested: draft fewer"
     if q.dtype != torch.float32 or q.shape != (len(ids), vocab):
         dtype = str(q.dtype).removeprefix("torch.")
-        return f"gave q as {dtype} {list(q.shape)}: give float32 [{len(ids)}, {vocab}]"
+        return f"returned q as {dtype} {list(q.shape)}: return float32 [{len(ids)}, {vocab}]"
     if int(ids.min()) < 0 or int(ids.max()) >= vocab:
-        return f"drafted an id outside of the vocabulary: use 0 to {vocab - 1}"
+        return f"drafted an id outside the vocabulary: use 0 to {vocab - 1}"
     if not bool(torch.isfinite(q).all()) or float(q.min()) < 0:
-        return "gave a q with negative numbers, or with some that are not finite: mend it"
+        return "returned a q with negative or non-finite numbers: return probabilities"
     sums = q.sum(-1, dtype=torch.float64)
     errors = (sums - 1).abs()
     if float(errors.max()) > ROUNDING:
         worst = float(sums[errors.argmax()])
-        return f"gave a row of q that sums to {worst:.4g}: rows must sum to 1"
+        return f"returned a row of q that sums to {worst:.4g}: make each row sum to 1"
     drafted_q = q.gather(-1, ids.unsqueeze(-1))
     if float(drafted_q.min()) == 0:
-        return "drafted a token whose own q is 0: give the q that it was drawn from"
+        return "drafted a token whose q is 0: return the q that it was drawn from"
     return None
 
 
@@ -124,9 +125,11 @@ def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
     def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
         # Copies: the rule may write to what it gets.
         copies = p.clone(), q.clone(), drafted.clone()
-        decision = _called(kind, "its decision", rule, *copies, u, source)
+        decision = _called(kind, "decide", rule, *copies, u, source)
         if not _is_decision(decision):
-            raise KindError(f"{_name(kind)} gave no int64 tensor [accepted, next id]: return one.")
+            raise KindError(
+                f"{_name(kind)} did not return an int64 tensor [accepted, next id]: return one."
+            )
         accepted, next_id = decision.tolist()
         if not 0 <= accepted <= len(drafted):
             raise KindError(
@@ -134,7 +137,7 @@ def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
                 f"{len(drafted)}."
             )
         if not 0 <= next_id < p.shape[-1]:
-            raise KindError(f"{_name(kind)} gave the id {next_id}: use 0 to {p.shape[-1] - 1}.")
+            raise KindError(f"{_name(kind)} returned the id {next_id}: use 0 to {p.shape[-1] - 1}.")
         return decision
 
     return decide

@@ -64,7 +64,7 @@ class DrafterKind:
     label: str
     choice: str = ""
     lane: str = ""
-    clause: str = "guesses come from a drafter of your own"
+    clause: str = "your own drafter guesses"
     who: str = "The drafter guesses"
     guessed: str = ""
     guessed_greedy: str = ""
@@ -100,7 +100,7 @@ class VerdictKind:
     exact: whether the text follows the target's distribution.
     clause: a clause on what it does.
     law: a sentence on why the text follows the target's distribution, or that it does not.
-    note: a remark beside a round's first verdict.
+    note: a remark next to a round's first verdict.
     left: the words for the distribution of a correction.
     beta: the words for the mean of beta.
     chance: whether judged tokens have the probability that a draft drawn from q is kept there.
@@ -121,7 +121,7 @@ class VerdictKind:
     label: str
     exact: bool = True
     choice: str = ""
-    clause: str = "a rule of your own judges"
+    clause: str = "your own rule judges"
     law: str = ""
     note: str = ""
     left: str = ""
@@ -165,13 +165,13 @@ PRODUCTS = (INTEGER_PRODUCTS, FP32_PRODUCTS)
 """The ways in which passes on a processor multiply weights of few bits."""
 
 PRODUCTS_IN_WORDS = {
-    INTEGER_PRODUCTS: "inputs in 8 bits, as llama.cpp",
+    INTEGER_PRODUCTS: "inputs in 8 bits, as in llama.cpp",
     FP32_PRODUCTS: "products in fp32",
 }
 
 
 def arithmetic_in_words(form: str, products: str | None) -> str:
-    """Describe how a model's products are computed: "Q4_K, inputs in 8 bits, as llama.cpp".
+    """Describe how a model's products are computed: "Q4_K, inputs in 8 bits, as in llama.cpp".
 
     form: of its weights, a dtype or the kind of most blocks. products: one of `PRODUCTS`, or None
     where weights are plain numbers.
@@ -194,7 +194,7 @@ class Arithmetic(NamedTuple):
 class EngineKind:
     """A form in which a model's passes run.
 
-    name: the form in headers, where details may follow behind a comma.
+    name: the form in headers, where details may follow after a comma.
     label: in words.
     make: (model, vocab) -> `Engine`, or None if it cannot run this model exactly.
     package: a module that must be installed.

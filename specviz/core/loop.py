@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LaneOptions:
-    """Options of a lane beside its settings.
+    """Options of a lane besides its settings.
 
     decide: a rule that replaces the settings' verdict, for benchmarks of speed.
     memory: as `memory_ids` gives it.
-    states: run the target in a form that has hidden states, for a lane beside this one.
-    prompt: the prompt that this lane shares with those beside it; None if there are none.
+    states: run the target in a form that has hidden states, for another lane of the race.
+    prompt: the prompt that this lane shares with the others; None if there are none.
     """
 
     decide: Decide | None = None
@@ -295,7 +295,7 @@ class LaneRun:
         return emitted
 
     def _up_to_end(self, ids: list[int]) -> list[int]:
-        """Cut ids behind the first one that ends the text."""
+        """Cut ids after the first one that ends the text."""
         for count, token_id in enumerate(ids, 1):
             if self._is_end(token_id):
                 return ids[:count]

@@ -59,8 +59,8 @@ def checked_messages(turns: Iterable[Any]) -> Messages:
     last = messages[-1].role
     if last != "user":
         raise PromptError(
-            f"the prompt's last turn has the role {last!r}: end it with a turn of the user, which "
-            "the models then answer."
+            f"the prompt's last turn has the role {last!r}: end the prompt with a user turn for "
+            "the models to answer."
         )
     return messages
 
@@ -116,7 +116,7 @@ def _text_of(content: Any, where: str, skips_pictures: bool) -> str:
             texts.append(text)
         elif not skips_pictures:
             raise PromptError(
-                f"{where} has a content that is no text: use a text, or a list of parts such as "
+                f"{where} has content that is not text: use a string, or a list of parts such as "
                 '{"type": "text", "text": "Why?"}.'
             )
     return "".join(texts)

@@ -52,12 +52,12 @@ def context_length(model: LanguageModel) -> int | None:
 
 
 def rotation_borders(model: Any) -> tuple[int, ...]:
-    """The lengths in tokens behind which a model rotates all positions by other factors, ascending.
+    """The lengths in tokens beyond which a model rotates all positions by other factors, ascending.
 
     LongRoPE has factors for short and for long texts, and transformers takes those that the last
     token of a pass asks for, for all tokens of the pass. Functions of each position by itself, such
     as the temperature of Llama 4's attention, have no border. Dynamic NTK scaling only begins
-    behind the context, where no text goes.
+    beyond the context, which no text exceeds.
     """
     borders: set[int] = set()
     for _, module in model.named_modules():

@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise SettingsError(
-            f"{message.rstrip('.')[:MAX_SHOWN]}; {self.prog} --help lists what it takes."
+            f"{message.rstrip('.')[:MAX_SHOWN]}; {self.prog} --help lists the options."
         )
 
 
@@ -96,21 +96,21 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
                 flag,
                 choices=drafter_names(),
                 default=defaults.get("drafter"),
-                help="default: the draft model, or what the pair has in its place",
+                help="default: the draft model, or the drafter that the pair has instead",
             )
         elif field.name == "gamma":
             parser.add_argument(
                 flag,
                 type=int,
                 default=defaults.get("gamma"),
-                help=f"default: the pair's own, which is {field.default} for most",
+                help=f"default: the pair's gamma, which is {field.default} for most pairs",
             )
         elif field.name == "gamma_policy":
             parser.add_argument(
                 flag,
                 choices=GAMMA_POLICIES,
                 default=defaults.get("gamma_policy"),
-                help="default: that of the pair's own gamma, else fixed",
+                help="default: the policy of the pair's own gamma, or fixed",
             )
         elif field.name in CHOICES:
             choices = CHOICES[field.name]()
@@ -140,11 +140,14 @@ def check_writable(path: str | Path, *, folder: bool = False) -> None:
     """
     absolute = Path(path).absolute()
     if folder and absolute.exists() and not absolute.is_dir():
-        raise TraceError(f"{path} is a file: name another place to write to.")
+        raise TraceError(f"{path} is a file: choose the path of a folder.")
     if not folder and absolute.is_dir():
-        raise TraceError(f"{path} is a folder: name another place to write to.")
+        raise TraceError(f"{path} is a folder: choose the path of a file.")
     if not folder and not absolute.parent.is_dir():
-        raise TraceError(f"there is no folder for {path}: make it first.")
+        raise TraceError(f"the folder of {path} does not exist: create it first.")
     nearest = next(parent for parent in (absolute, *absolute.parents) if parent.exists())
     if not os.access(nearest, os.W_OK):
-        raise TraceError(f"{path} cannot be written: this user may not write to {nearest}.")
+        raise TraceError(
+            f"{path} cannot be written, because this user may not write to {nearest}: choose "
+            "another path."
+        )

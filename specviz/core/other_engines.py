@@ -111,14 +111,14 @@ def gguf_note(*models: ModelFiles) -> str:
         notes.append(f"It needs {files} of {' and '.join(missing)}.")
     for model in models:
         if model.package:
-            notes.append(f"{model.gguf} lies in the package {model.package}.")
+            notes.append(f"{model.gguf} is in the package {model.package}.")
         if model.repository:
-            notes.append(f"{model.gguf} lies in {model.repository} on the hub.")
+            notes.append(f"{model.gguf} is in {model.repository} on the hub.")
     return " ".join(notes)
 
 
 def tokenizer_note(machine: Machine) -> str:
     """A note on what else vLLM needs for a file given by its path; empty for other models."""
     if machine.target_files.is_file:
-        return "With a GGUF file it wants --tokenizer and the original model's id."
+        return "For a GGUF file, also pass --tokenizer with the original model's id."
     return ""

@@ -77,7 +77,10 @@ class Pair:
             )
         if self.head is not None:
             if not callable(getattr(self.head, "check", None)):
-                raise PairError(f"the head is {shown(self.head)}: load it with the pair's name.")
+                raise PairError(
+                    f"the head is {shown(self.head)}: load it by a pair's name, "
+                    "'target-id+head-id'."
+                )
             self.head.check(self.target)
         if self.draft is None:
             return
@@ -86,7 +89,7 @@ class Pair:
             self.shared.check()
         elif logit_width(self.draft) < self.vocab:
             raise PairError(
-                f"the draft knows {logit_width(self.draft)} tokens, the target's tokenizer "
+                f"the draft knows {logit_width(self.draft)} tokens and the target's tokenizer has "
                 f"{self.vocab}: choose a draft made for the same tokenizer."
             )
 
@@ -95,7 +98,7 @@ class Pair:
         """The draft model. Raises `PairError` if there is none."""
         if self.draft is None:
             raise PairError(
-                "this pair has no draft model: choose one, or one of the drafters that it offers: "
+                "this pair has no draft model: choose one, or use one of the pair's drafters: "
                 f"{', '.join(self.drafters)}."
             )
         return self.draft
@@ -315,8 +318,8 @@ def _check_causal(model: Any, role: str) -> None:
         )
     if _reads_both_ways(model):
         raise PairError(
-            f"the {role} is of type {config.model_type} and reads a text in both directions, so no "
-            "token follows from those before it alone: choose a model that writes text."
+            f"the {role} is of type {config.model_type}, which reads text in both directions and "
+            "cannot generate it token by token: choose a model that writes text."
         )
     if getattr(model, "training", False):
         model.eval()
@@ -336,9 +339,10 @@ def checked_pair(pair: object) -> Pair:
         return pair
     if hasattr(pair, "race"):
         raise PairError(
-            "this pair can only race: it drafts and judges by itself, and shows no distributions."
+            "this pair can only race, because its server drafts and judges without reporting "
+            "distributions: use race()."
         )
-    raise PairError(f"the pair is a {type(pair).__name__}: give what load_pair returns.")
+    raise PairError(f"the pair is a {type(pair).__name__}: pass the result of load_pair.")
 
 
 def settings_for(

@@ -29,7 +29,7 @@ def make_context(
 ) -> RunContext:
     """Make the context that all parts of a run share.
 
-    Each lane has a stream of random numbers of its own: with the same numbers, two would agree
+    Each lane has its own stream of random numbers: with the same numbers, two would agree
     more often than independent samples do.
     """
     stream = np.random.SeedSequence(settings.seed, spawn_key=_stream_key(lane))

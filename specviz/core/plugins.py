@@ -33,12 +33,12 @@ def register(kind: Kind) -> None:
     if not isinstance(kind.name, str) or not NAME.fullmatch(kind.name):
         raise SettingsError(
             f"a kind is named {kind.name!r:.60}: use up to 40 lower-case letters, digits and "
-            "hyphens, with a letter first."
+            "hyphens, starting with a letter."
         )
     code = kind.make if isinstance(kind, DrafterKind) else kind.decide
     if not callable(code):
         raise SettingsError(
-            f"the code of the kind {kind.name!r} is {code!r:.60}: give the function or the class "
+            f"the code of the kind {kind.name!r} is {code!r:.60}: pass the function or the class "
             "itself."
         )
     if not kind.package:
@@ -79,12 +79,12 @@ def load_plugins() -> None:
             _loaded.clear()
             raise SettingsError(
                 f"{PLUGINS.name} names {module}, which cannot be imported "
-                f"({type(error).__name__}: {error}): mend it or leave it out."
+                f"({type(error).__name__}: {error}): fix it or leave it out."
             ) from error
 
 
 def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
-    """Register an entry point's kind, or in its place one that says why it cannot be loaded."""
+    """Register an entry point's kind, or one that says why it cannot be loaded."""
     package = entry.module
     if entry.dist:
         package = f"{entry.dist.name} {entry.dist.version}"
@@ -95,8 +95,8 @@ def _register_entry(entry: metadata.EntryPoint, kind: type[Kind]) -> None:
         register(replace(record, package=package))
     except Exception as error:
         sentence = (
-            f"{entry.name!r} of the package {package} cannot be loaded "
-            f"({type(error).__name__}: {error}): mend or uninstall it."
+            f"{entry.name!r} of the package {package} cannot be loaded ({type(error).__name__}: "
+            f"{error}): fix it or uninstall it."
         )
         if kind is DrafterKind:
             drafter = registry.unusable_drafter(entry.name, sentence, package)

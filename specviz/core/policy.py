@@ -27,7 +27,7 @@ MAX_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run dr
 
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
-FIRST_ACCEPTED = 4.0  # accepted verdicts assumed at the start: whoever drafts expects that it pays
+FIRST_ACCEPTED = 4.0  # accepted verdicts assumed at the start: whoever drafts expects it to pay
 MEMORY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
 MEMORY_IDLE = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
 PRIOR_SPEED = 1.5  # `ConfidenceGamma`'s estimate of the speed-up before the first round
@@ -42,8 +42,8 @@ PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
 class Policy:
     """A policy that drafts the same number of tokens in every round.
 
-    gamma: the most tokens that the next round drafts. least_chance: no further token is drafted
-    behind one with which the product of the confidences falls below it (`sampling.DraftEnd`).
+    gamma: the most tokens that the next round drafts. least_chance: drafting ends
+    with the token at which the product of the confidences falls below it (`sampling.DraftEnd`).
     """
 
     least_chance: float = 0.0
@@ -81,11 +81,11 @@ class OptimalGamma(Policy):
     """The number from 0 to `most` with the highest expected speed-up.
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
-    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. What is
-    known of alpha are the verdicts of recent rounds, with a prior, and hopefully at first: short
-    texts would end before a careful estimate has come to the number that pays. If no draft would
-    pay, the number is 0. The estimate then returns slowly to the prior, and after `PROBE` rounds
-    without drafts one token is drafted anyway: the text may have become easier.
+    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. Alpha
+    is estimated from the verdicts of recent rounds, with an optimistic prior: short texts would end
+    before a careful estimate has reached the number that pays. If no draft would pay, the number is
+    0. The estimate then returns slowly to the prior, and after `PROBE` rounds without drafts one
+    token is drafted anyway: the text may have become easier.
     """
 
     def __init__(self, most: int, c: float, extra_token: float, reads_again: bool = False) -> None:
@@ -130,7 +130,7 @@ class OptimalGamma(Policy):
 class Calibration:
     """The probability that a draft is kept: its confidence to the power of an exponent.
 
-    The exponent is the likeliest one by the verdicts of the run, beside a prior: its logarithm to
+    The exponent is the likeliest one by the verdicts of the run, with a prior: its logarithm to
     the base of 2 is normally distributed, with mean 0 and standard deviation 1. A draft that
     hesitates where its target does is right more often than it says, above all in greedy runs: of
     the built-in pair's drafts 87 of 100 hold, at a mean confidence of 0.21.
@@ -215,7 +215,7 @@ def expected_tau(accepted: float, rejected: float, gamma: int) -> float:
 
     alpha then has the Beta distribution of these weights, whose k-th moment is the product over
     i < k of (accepted + i) / (accepted + rejected + i). tau is convex in alpha, so this is more
-    than tau at the mean: what is not known yet speaks for longer drafts.
+    than tau at the mean: uncertainty favours longer drafts.
     """
     tau = 1.0
     all_accepted = 1.0  # the probability that the first drafts are

@@ -24,7 +24,9 @@ def text_ids(tokenizer: Tokenizer, text: str, what: str = "a text", **options: A
     try:
         return list(tokenizer(text, **{"add_special_tokens": False, **options})["input_ids"])
     except (TypeError, UnicodeError) as error:
-        raise PromptError(f"{what} holds characters that are not valid text.") from error
+        raise PromptError(
+            f"{what} contains characters that are not valid Unicode: remove them."
+        ) from error
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
@@ -87,7 +89,7 @@ def _contents_in(frame: Sequence[str], messages: Messages, text: str) -> list[st
 
 
 def _split_at(text: str, marks: Sequence[str]) -> list[str]:
-    """Split a text into the parts before, between and behind the marks that come in order."""
+    """Split a text into the parts before, between and after the marks that come in order."""
     frame = []
     for mark in marks:
         before, separator, text = text.partition(mark)
@@ -136,12 +138,12 @@ def checked_ids(ids: Any, vocab: int) -> list[int]:
     numbers = _whole_numbers(ids)
     if numbers is None:
         raise PromptError(
-            f"a prompt is text or a list of token ids (whole numbers), not {shown(ids)}."
+            f"the prompt is {shown(ids)}: use text, or a list of token ids (whole numbers)."
         )
     for number in numbers:
         if not 0 <= number < vocab:
             raise PromptError(
-                f"the prompt holds the id {number}: this tokenizer has the ids 0 to {vocab - 1}."
+                f"the prompt contains the unknown token id {number}: use ids from 0 to {vocab - 1}."
             )
     return numbers
 

@@ -207,7 +207,7 @@ class DecodingPath(Protocol):
         the engine's model, or from its first `layers`.
 
         They are fewer if the product of their confidences (`sampling.DraftEnd`) falls below
-        `least_chance`: the token with which it does is the last. As many uniforms are drawn.
+        `least_chance`: the token at which it does is the last. As many uniforms are drawn.
         """
         ...
 

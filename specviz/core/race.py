@@ -37,14 +37,14 @@ def race(
 
     Without settings they are those of `Pair.settings`. With one `Settings` the lanes are
     "speculative" and "baseline". With several, by lane or in a sequence (lanes are then named by
-    what differs), each has a lane beside the baseline; they may differ only in how they draft.
+    what differs), each has a lane next to the baseline; they may differ only in how they draft.
 
     Yields a `Header`, then the `Round`s of all lanes, then an `End`. In mode "interleaved", the
     lane whose clock is behind runs next; in mode "sequential", one runs after the other. All are
     warmed up first; prefill is in the header, apart from the clocks. decide: as `decode` has it.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from; they are read
     before the clocks begin. changes: fields of `Settings`, such as gamma=5, for two lanes. A
-    `Racing` stand-in, such as a watched server, has a method `race` of its own. Closing the
+    `Racing` stand-in, such as a watched server, has its own method `race`. Closing the
     generator stops all lanes within a round; so does sending it True, which yields the `End`.
     Raises `SpecvizError` subclasses.
     """

@@ -133,7 +133,7 @@ def _find() -> None:
 
 
 def _absent(name: str) -> str:
-    return f"{name!r} is not installed here: install the package that brings it."
+    return f"{name!r} is not installed here: install the package that provides it."
 
 
 def _refused(sentence: str, *_: Any) -> NoReturn:

@@ -28,7 +28,7 @@ from .running_states import (
 class RunningEngine(EagerEngine):
     """A model with running states, as a target and as a draft.
 
-    `length` counts all tokens of the text so far. The cache may hold fewer, `_read`: those behind
+    `length` counts all tokens of the text so far. The cache may hold fewer, `_read`: those after
     them were rolled back with the state, and the next pass reads them again. A round in which all
     drafts are kept leaves nothing to read again. `_rent` adds up what was read again since, in
     passes of one token: once that would have paid for a pass, the next round should draft nothing
@@ -89,7 +89,7 @@ class RunningEngine(EagerEngine):
         return torch.cat(logits)[-keep:]
 
     def _save(self, length: int) -> None:
-        """Save the cache with its `length` tokens; an empty one is easily made anew."""
+        """Save the cache with its `length` tokens; an empty one is easily made again."""
         if length and len(self._checkpoints) < MAX_CHECKPOINTS:
             self._checkpoints.append(save(self._cache, length))
 

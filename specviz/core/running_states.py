@@ -90,7 +90,7 @@ def unknown_past(model: Any, cache: Any) -> str | None:
     """
     for layer in cache.layers:
         if type(layer).__module__ != cache_utils.__name__:
-            return f"keep their past in a cache of their own ({type(layer).__name__})"
+            return f"use their own kind of cache ({type(layer).__name__})"
     keeps_state = getattr(type(model), "_is_stateful", False)
     if keeps_state and not has_running_states(cache):
         return STATE_ELSEWHERE
@@ -108,7 +108,7 @@ def state_bytes(cache: Any) -> int:
 
 def pass_reads_states(model: Any, cache: Any, ids: Tensor, begin: int) -> bool:
     """Whether a pass over `ids` [n], after the `begin` tokens of the cache, reads the recurrent
-    states that it finds there: some models then begin anew.
+    states that it finds there: some models then start again.
 
     The graph of autograd shows it, so the model may be on torch's `meta` device.
     """
@@ -140,8 +140,8 @@ def _nodes_below(root: Any) -> set[Any]:
 def refusal_sentence(model: Any, reason: str) -> str:
     """The error sentence for a model that cannot race. reason: as `unknown_past` gives it."""
     return (
-        f"models of type {text_config(model).model_type} {reason}, which cannot be rolled back, so "
-        "rejected drafts could not be undone: choose another model."
+        f"models of type {text_config(model).model_type} {reason}, so rejected drafts cannot be "
+        "rolled back: choose another model."
     )
 
 
@@ -218,7 +218,7 @@ def _examined(model: Any) -> RunningStates | None:
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
         if is_memory_error(error):
             raise
-        reason = "do not run over transformers' own cache"
+        reason = "do not use transformers' own cache"
         raise ModelError(refusal_sentence(model, reason)) from error
     if cache.is_croppable:
         return None  # convolutions alone, whose inputs can be kept
@@ -235,10 +235,10 @@ def _examined(model: Any) -> RunningStates | None:
     one_by_one = not bool(apart <= tolerance)
     if one_by_one:
         warnings.warn(
-            f"transformers' passes over several tokens of {text_config(model).model_type} models "
-            f"give other logits than passes over one (by up to {apart:.2g}, and rounding explains "
-            f"{tolerance:.2g}), so each token is read in a pass of its own: drafts cannot make "
-            "such a target faster.",
+            f"for {text_config(model).model_type} models, transformers' passes over several "
+            "tokens give other logits than passes over one token (they differ by up to "
+            f"{apart:.2g}, and rounding explains {tolerance:.2g}), so each token is read in a "
+            "pass of its own: drafts cannot make such a target faster.",
             stacklevel=4,
         )
     return RunningStates(one_by_one)

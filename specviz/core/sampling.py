@@ -42,7 +42,7 @@ class PremadeDraws:
 
 
 class DraftEnd:
-    """The end of a draft run by `DecodingPath.draft`'s `least_chance`: behind the token with which
+    """The end of a draft run by `DecodingPath.draft`'s `least_chance`: after the token at which
     the product of the confidences falls below it.
 
     The confidence of a token is the probability that the draft gives to the likeliest one in its

@@ -168,5 +168,5 @@ def _strings(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = (value,)
     if not isinstance(value, (tuple, list)) or not all(isinstance(s, str) and s for s in value):
-        raise SettingsError(f"stop is {_shown(value)}: use a list of strings, none of them empty.")
+        raise SettingsError(f"stop is {_shown(value)}: use a list of non-empty strings.")
     return tuple(value)

@@ -12,10 +12,10 @@ from .lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane, Several
 from .registry import drafter_kind
 from .settings import Settings
 
-MAX_LANES = 8  # speculative lanes of a race, beside the baseline
+MAX_LANES = 8  # speculative lanes of a race, without the baseline
 # It begins with a letter, so that JavaScript, too, keeps lanes in their order.
 LANE_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9 ._,+-]{0,39}")
-NAMING = "1 to 40 letters, digits, spaces or ._,+-, with a letter first"
+NAMING = "1 to 40 letters, digits, spaces or ._,+-, starting with a letter"
 
 SHARED = (
     "temperature",
@@ -67,8 +67,8 @@ def check_name(name: object) -> None:
         raise SettingsError(f"a lane is named {repr(name)[:60]}: use {NAMING}.")
     if name == BASELINE:
         raise SettingsError(
-            f"a lane with drafts is named {BASELINE!r}: that is the target alone, choose another "
-            "name."
+            f"a lane with drafts is named {BASELINE!r}, the name of the target alone: choose "
+            "another name."
         )
 
 
@@ -80,7 +80,7 @@ def check_shared(lanes: Mapping[Lane, Settings]) -> None:
             if getattr(lane_settings, field) != getattr(first_settings, field):
                 raise SettingsError(
                     f"{field} differs between the lanes {first!r} and {name!r}: all lanes of a "
-                    "race write the same kind of text, so give it the same value in each."
+                    "race write the same kind of text, so use one value for all of them."
                 )
 
 
@@ -128,7 +128,7 @@ def beside(settings: Settings, changes: Iterable[Mapping[str, Any]]) -> dict[Lan
         for field in fields_changed:
             if field not in OWN:
                 raise SettingsError(
-                    f"a lane cannot have a {str(field)[:40]!r} of its own: use "
+                    f"a lane cannot have its own {str(field)[:40]!r}: use "
                     f"{', '.join((*OWN, 'name'))}."
                 )
         several.append(replace(settings, **fields_changed))
@@ -150,7 +150,7 @@ def parsed_lane(text: str) -> dict[str, Any]:
         field, _, value = map(str.strip, part.partition("="))
         if not field or not value:
             raise SettingsError(
-                f"the lane {text[:60]!r} is not read: write it as drafter=ngram,gamma=3."
+                f"the lane {text[:60]!r} cannot be parsed: write it as drafter=ngram,gamma=3."
             )
         if value.isdecimal():
             # Python reads no numbers of thousands of digits; `Settings` rejects large ones.

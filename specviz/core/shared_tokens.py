@@ -1,7 +1,7 @@
 """Find the tokens that two tokenizers have in common, by comparing their bytes.
 
 Tokenizers spell one text in several ways: " the" is "Ġthe" in a byte-level vocabulary and "▁the" in
-one of sentencepiece, where a byte of its own is "<0x0A>". Special tokens stand for no text.
+one of sentencepiece, where a single byte is "<0x0A>". Special tokens stand for no text.
 """
 
 from __future__ import annotations

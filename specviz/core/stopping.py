@@ -1,6 +1,6 @@
 """Stop a race before its first event, while lanes warm up or read the prompt.
 
-Between rounds, whoever reads the events of a race ends it by closing it. Before its first event
+Between rounds, the reader of a race's events ends the race by closing it. Before its first event
 nobody can, and the passes until then may take many seconds on a processor. A server of races gives
 `stoppable` a function that says whether a stop was requested; the engine calls it before each such
 pass.

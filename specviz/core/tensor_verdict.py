@@ -1,7 +1,7 @@
 """The token rule of `verdict.decide` on tensors, on any device and in CUDA graphs.
 
 All verdicts (`sides.verdicts` has the others) have its signature and its promises: fp32 rows, fp64
-sums, no wait for the device; a draft whose u is infinite is never kept, and behind it, where a row
+sums, no wait for the device; a draft whose u is infinite is never kept, and after it, where a row
 of q is all zeros, stands a bonus. All take one further draw, used or not, so that a seed gives
 every verdict the same draws. In a greedy run every row is one-hot, and all keep the same drafts:
 `paths.decide_of` gives the token rule then.

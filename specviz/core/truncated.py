@@ -33,7 +33,8 @@ def blocks_path(model: Any) -> str:
     if len(paths) != 1:
         raise PairError(
             f"the layers of a {config.model_type or 'served'} model cannot be told apart, so "
-            "neither they nor a head on them can draft: choose the drafter 'model' or 'ngram'."
+            "neither the first layers nor a head can draft: choose the drafter 'model' or "
+            "'ngram'."
         )
     return paths[0]
 

@@ -1,7 +1,7 @@
 """Which drafts are kept, and which token follows them: the one place that decides acceptance.
 
-`decide` is the rule, for rows in the host's memory. Beside it stand its forms, held to it draw by
-draw by tests: `decide_greedily` for greedy runs, and `tensor_verdict.decide` on tensors, for GPUs.
+`decide` is the rule, for rows in the host's memory. It has two more forms, which tests compare with
+it draw by draw: `decide_greedily` for greedy runs, `tensor_verdict.decide` on tensors for GPUs.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ export function grouped(count) {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-const PRODUCTS = { int8: "inputs in 8 bits, as llama.cpp", fp32: "products in fp32" };
+const PRODUCTS = { int8: "inputs in 8 bits, as in llama.cpp", fp32: "products in fp32" };
 
 /** The arithmetic of the target's products, the same in all lanes. @param {Header} header */
 export function arithmeticOf({ dtype, target }) {
