@@ -1,4 +1,4 @@
-"""Checksums of a folder's files, in a list beside them."""
+"""Checksums of a folder's files, in a list next to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RESTORE = "restore it with 'git checkout assets/pair', or install specviz again"
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the list of all files of a folder beside them, in the format of the command
+    """Write the list of all files of a folder next to them, in the format of the command
     `sha256sum`. It replaces an earlier list."""
     lines = [f"{line}\n" for line in _sums(folder)]
     (folder / LIST).write_text("".join(lines), "utf-8")
@@ -34,8 +34,8 @@ def check_files(folder: Path) -> None:
 
 def _wrong_file(folder: Path, name: str) -> PairError:
     return PairError(
-        f"the file {folder.name}/{name} of the built-in pair is missing, was changed or is not "
-        f"one of its own: {RESTORE}."
+        f"the file {folder.name}/{name} of the built-in pair is missing, modified or unexpected: "
+        f"{RESTORE}."
     )
 
 
@@ -54,6 +54,6 @@ def sha256(path: Path) -> str:
             return sha_fileobj(file).hex()
     except OSError as error:
         raise PairError(
-            f"the file {path.parent.name}/{path.name} cannot be read ({error.strerror}): see that "
-            "whoever runs the program may read it."
+            f"the file {path.parent.name}/{path.name} cannot be read ({error.strerror}): check "
+            "its permissions."
         ) from error

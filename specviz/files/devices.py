@@ -31,7 +31,7 @@ def checked_device(device: object) -> torch.device | None:
     try:
         checked: torch.device = torch.device(name)
     except (RuntimeError, TypeError, ValueError, OverflowError):
-        raise PairError(f"{str(name)[:40]!r} is no device: {DEVICES}.") from None
+        raise PairError(f"{str(name)[:40]!r} is not a device: {DEVICES}.") from None
     if checked.type == "cpu":
         return checked
     if checked.type == "mps":
@@ -39,12 +39,10 @@ def checked_device(device: object) -> torch.device | None:
             return checked
         raise PairError("there is no Apple GPU here: leave the device out, or use cpu.")
     if checked.type != "cuda":
-        raise PairError(f"the models do not run on {checked.type}: {DEVICES}.")
+        raise PairError(f"models cannot run on {checked.type} here: {DEVICES}.")
     count = 0
     if torch.cuda.is_available():
         count = torch.cuda.device_count()
     if (checked.index or 0) >= count:
-        raise PairError(
-            f"there is no {checked} here, of {count} GPUs that torch can use: {DEVICES}."
-        )
+        raise PairError(f"{checked} does not exist here (torch finds {count} GPUs): {DEVICES}.")
     return checked

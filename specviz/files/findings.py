@@ -94,8 +94,8 @@ def file_findings(source: ModelSource, files: dict[str, int] | None) -> Findings
     if not sizes:
         yield warning(
             "files",
-            f"{source.shown} has no safetensors on its page, and pickles are never read: loading "
-            "asks the hub's converter for a copy; if none comes, choose another model.",
+            f"{source.shown} has no safetensors on the hub, and pickles are never read: loading "
+            "asks the hub's converter for a copy; if there is none, choose another model.",
         )
         return
     from huggingface_hub import constants  # local files do not need it
@@ -120,16 +120,16 @@ def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Finding
     used in their stored format."""
     file = blob_name(header.path) or header.path.name
     licence = header.text("general.license") or "none"
-    has = "has a" if header.text("tokenizer.chat_template") else "has no"
-    unpacking = "Nothing of it is unpacked to the disk"
+    has = "with a" if header.text("tokenizer.chat_template") else "without a"
+    unpacking = "It is used without unpacking"
     if not stays:
         size = shown_bytes(header.unpacked)
-        unpacking = f"It is unpacked once, to {size} of bf16 in the cache folder"
+        unpacking = f"It is unpacked once into the cache folder, to {size} of bf16"
     yield good(
         "file",
-        f"{file} holds {header.name}: {header.architecture}, "
-        f"{shown_count(parameters)} parameters in {header.quantization}; it {has} chat "
-        f"template, and names {licence} as its licence. {unpacking}.",
+        f"{file} contains {header.name}: {header.architecture}, {shown_count(parameters)} "
+        f"parameters in {header.quantization}, {has} chat template; its licence is {licence}. "
+        f"{unpacking}.",
     )
 
 
@@ -150,23 +150,23 @@ def rollback_findings(metadata: ModelMetadata) -> Findings:
     if caches.state_bytes == 0:
         yield warning(
             "rollback",
-            f"{shown} keeps a running state, and whether it can be put back is tried when it is "
-            "loaded.",
+            f"{shown} keeps a running state; whether it can be restored is tested when the model "
+            "is loaded.",
         )
         return
     keeps = f"{shown} keeps a running state of about {shown_bytes(caches.state_bytes)}"
     if not caches.reads_states:
         yield warning(
             "rollback",
-            f"{keeps}, which transformers' passes over several tokens do not read, so each token "
-            "is read in a pass of its own: it can draft, but drafts cannot make it faster.",
+            f"{keeps}, which transformers' passes over several tokens ignore, so each token is "
+            "read in a pass of its own: it can draft, but drafts cannot make it faster.",
         )
         return
     yield good(
         "rollback",
-        f"{keeps}. Where drafts are rejected it is put back, and the next pass reads the kept "
-        "tokens again, a few rows more and no pass more; for that a target keeps one copy of it, "
-        f"and a draft up to {MAX_CHECKPOINTS}.",
+        f"{keeps}. After a rejection it is restored, and the next pass reads the kept tokens "
+        "again: a few more rows, but no extra pass. For this a target keeps one copy of the "
+        f"state, and a draft up to {MAX_CHECKPOINTS}.",
     )
 
 
@@ -219,7 +219,7 @@ def chat_findings(models: Sequence[Described]) -> Findings:
     elif is_chat:
         yield good(
             "chat",
-            "prompts are put into the target's chat template: set chat to 'off' to avoid it.",
+            "prompts are put into the target's chat template: set chat to 'off' to avoid this.",
         )
     else:
         yield good(
@@ -237,7 +237,8 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
             "tokenizer",
             f"the tokenizers differ: the models can race, with {len(shared.pairs):,} of the "
             f"target's {shared.target_size:,} tokens in common ({shared.share:.0%}), and drafts "
-            f"are translated; {hint or 'a draft'} with the target's tokenizer would be kept more.",
+            f"are translated; {hint or 'a draft'} with the target's tokenizer would be accepted "
+            "more often.",
         )
         return
     pieces = tokenizer_size(pair.tokenizer)
@@ -249,8 +250,8 @@ def vocabulary_findings(pair: Pair, hint: str = "") -> Findings:
         yield warning(
             "special tokens",
             f"the target ends a text with {_ends_in_words(pair, target_ends)}, the draft with "
-            f"{_ends_in_words(pair, draft_ends)}, so the draft will "
-            "predict ends badly: prefer two models that were tuned in the same way.",
+            f"{_ends_in_words(pair, draft_ends)}, so the draft will predict the end of a text "
+            "badly: prefer two models that were tuned in the same way.",
         )
 
 
@@ -263,12 +264,14 @@ def _ends_in_words(pair: Pair, end_ids: Collection[int]) -> str:
 def one_tokenizer_findings(pieces: int, widths: Sequence[int], vocab: int) -> Findings:
     """Findings about two models with one tokenizer. pieces: of the tokenizer. widths: the models'
     numbers of logits. vocab: the number of used ids."""
-    yield good("tokenizer", f"both models use one tokenizer of {pieces:,} pieces: nothing to do.")
+    yield good(
+        "tokenizer", f"both models use the same tokenizer of {pieces:,} pieces: nothing to do."
+    )
     if set(widths) != {pieces}:
         yield good(
             "vocabulary",
-            f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids from "
-            f"{vocab:,} on are never drafted or emitted.",
+            f"the target has {widths[0]:,} logits and the draft {widths[1]:,}: ids of {vocab:,} "
+            "or more are never drafted or emitted.",
         )
 
 
@@ -282,7 +285,7 @@ def size_findings(models: Sequence[Described], hint: str) -> Findings:
     if ratio >= GOOD_RATIO:
         yield good("size", f"parameters: {sizes}; the draft is {ratio:,.0f} times smaller.")
         return
-    pays = "costs more than it saves" if ratio < POOR_RATIO else "must agree often to pay"
+    pays = "costs more than it saves" if ratio < POOR_RATIO else "must be accepted often to pay"
     # The known draft of a target may be the one that was named.
     is_known = hint.rpartition("/")[2] == draft.source.shown.rpartition("/")[2]
     advice = "a draft ten times smaller usually pays better."
@@ -298,9 +301,9 @@ def mixture_findings(model: Described) -> Findings:
     if model.experts is not None:
         yield warning(
             "size",
-            f"{model.source.shown} is a mixture of experts, of which {model.experts} work on a "
-            "token: a pass over several tokens uses more of them, so expect less speed-up; 8-bit "
-            "and 4-bit weights do not shrink them.",
+            f"{model.source.shown} is a mixture of experts with {model.experts} active per token: "
+            "a pass over several tokens uses more of them, so expect less speed-up; 8-bit and "
+            "4-bit weights do not make the experts smaller.",
         )
 
 

@@ -130,8 +130,8 @@ def cached_weights(source: ModelSource) -> ModelSource:
         raise PairError(no_safetensors(source.shown, present))
     if missing:
         raise PairError(
-            f"the weights of {source.shown} are not all on this machine, {missing[0]} is missing, "
-            "and the hub does not answer: connect it, and load the model again."
+            f"the weights of {source.shown} are incomplete on this machine ({missing[0]} is "
+            "missing), and the hub does not answer: check the network, and load the model again."
         )
     return CachedSource(source.name, folder)
 
@@ -167,8 +167,8 @@ def failure_sentence(source: ModelSource, error: BaseException) -> str:
     gated = any(isinstance(cause, GatedRepoError) for cause in causes)
     if not gated and any(isinstance(cause, RepositoryNotFoundError) for cause in causes):
         return (
-            f"there is no model {shown} on the hub that you may see: check the name, and set "
-            "HF_TOKEN if it is private."
+            f"the hub has no model {shown} that you can access: check the name, and set HF_TOKEN "
+            "if it is private."
         )
     if gated or any(sign in text for sign in denied):
         return gated_sentence(source)
@@ -178,18 +178,18 @@ def failure_sentence(source: ModelSource, error: BaseException) -> str:
         return general_sentence(shown)
     if "trust_remote_code" in text or "custom code" in text:
         return (
-            f"{shown} needs code of its own, which is never run here: choose a model that "
-            "transformers itself knows."
+            f"{shown} needs custom code, which is never run here: choose a model that "
+            "transformers supports."
         )
     if any(sign in text for sign in ("Unrecognized", "AutoModelForCausalLM", "not recognize")):
         return (
-            f"{shown} is not a causal language model that transformers knows: choose one that "
+            f"{shown} is not a causal language model that transformers supports: choose one that "
             "writes text."
         )
     if folder is None and not hub_is_reachable():
         return (
-            f"{shown} cannot be loaded: the hub does not answer and the model is not on this "
-            "machine; check the network, or name a local folder."
+            f"{shown} cannot be loaded, because the hub does not answer and the model is not on "
+            "this machine: check the network, or use a local folder."
         )
     damaged_file = folder and _damaged_json(folder)
     if damaged_file:
@@ -201,8 +201,8 @@ def gated_sentence(source: ModelSource) -> str:
     """The sentence about a gated model: what to do."""
     if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         return (
-            f"{source.shown} is gated, and models that visitors name are read without a token "
-            "here: choose an open one."
+            f"{source.shown} is gated, and models that visitors name are loaded without a token "
+            "here: choose an open model."
         )
     page = f"{constants.ENDPOINT}/{source.name}"
     return f"{source.shown} is gated: accept its licence on {page}, and set HF_TOKEN."
@@ -226,9 +226,9 @@ def _damaged_json(folder: Path) -> str | None:
 def general_sentence(shown: str) -> str:
     """The sentence about a failure of unknown cause: what to check."""
     if shown.lower().endswith(".gguf"):
-        return f"{shown} cannot be loaded: there is no such file here, check its path."
+        return f"{shown} cannot be loaded, because there is no such file here: check its path."
     return (
-        f"{shown} cannot be loaded: check the name, the network and that the folder holds "
+        f"{shown} cannot be loaded: check the name and the network, and that the folder has "
         "config.json, *.safetensors and a tokenizer."
     )
 
@@ -264,7 +264,7 @@ def no_safetensors(shown: str, files: set[str]) -> str:
     """The sentence about a model without safetensors files. files: the names of its files."""
     if any(name.endswith(PICKLES) for name in files):
         return (
-            f"{shown} has its weights only as pickles, which can run any code while they load: "
-            "save it again as safetensors, or choose another model."
+            f"{shown} has its weights only as pickles, which can run arbitrary code when they are "
+            "loaded: convert it to safetensors, or choose another model."
         )
     return general_sentence(shown)

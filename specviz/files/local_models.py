@@ -25,9 +25,9 @@ Reason: TypeAlias = Literal["broken", "link", "kind", "name"]
 one of the language models that are read here; a pair's name cannot hold its name."""
 
 _SKIPPED: dict[Reason, str] = {
-    "broken": "{} damaged or not all here",
-    "link": "{} behind a link that leads out of its folder",
-    "kind": "{} of a kind that is not read here",
+    "broken": "{} damaged or incomplete",
+    "link": "{} behind a link that leaves its folder",
+    "kind": "{} of an unsupported kind",
     "name": "{} with a name that cannot be typed",
 }
 
@@ -56,7 +56,7 @@ class StoredModel:
 
     name: str  # as part of a pair's name
     path: Path  # its GGUF file, or the folder with its safetensors
-    id: str | None = None  # its hub id, if it lies in the hub's cache as safetensors
+    id: str | None = None  # its hub id, if it is in the hub's cache as safetensors
 
 
 @dataclass
@@ -200,7 +200,7 @@ def _can_be_typed(name: str) -> bool:
 
 
 def inside(path: Path, root: Path) -> Path:
-    """Return `path` if it is a plain file or folder that still lies in `root` after all links are
+    """Return `path` if it is a plain file or folder that is still in `root` after all links are
     resolved. Raises `_LeavesStore`, and `_Broken` if there is neither a file nor a folder."""
     try:
         real = path.resolve(strict=True)
@@ -326,7 +326,7 @@ def _lm_studio_candidates(root: Path) -> Iterator[Candidate]:
             yield name, partial(_folder, folder, root)
 
 
-# llama.cpp: OWNER_REPOSITORY_FILE.gguf, and manifest=OWNER=REPOSITORY=TAG.json beside it.
+# llama.cpp: OWNER_REPOSITORY_FILE.gguf, and manifest=OWNER=REPOSITORY=TAG.json next to it.
 
 
 def _llama_cpp_roots() -> list[Path]:
@@ -369,7 +369,7 @@ def _llama_cpp_file(manifest: Path, root: Path, prefix: str) -> str | None:
     return f"{prefix}_{file}".replace("/", "_")
 
 
-# The hub's cache: models--OWNER--MODEL/snapshots/COMMIT/ holds links into blobs/ beside it.
+# The hub's cache: models--OWNER--MODEL/snapshots/COMMIT/ holds links into blobs/ next to it.
 
 
 def _hub_roots() -> list[Path]:
@@ -422,7 +422,7 @@ def _file(path: Path, root: Path) -> StoredModel:
 
 
 def _folder(path: Path, root: Path, model_id: str | None = None) -> StoredModel:
-    """The model of a folder whose files all lie in its store."""
+    """The model of a folder whose files are all in its store."""
     for entry in path.iterdir():
         inside(entry, root)
     return StoredModel("", inside(path, root), model_id)

@@ -206,7 +206,7 @@ class PlannedLoad(NamedTuple):
 
     def shown(self, tokens: int) -> str:
         """The model and its bytes, for a sentence."""
-        precision = "its file has it" if self.precision == STORED else self.precision
+        precision = "stored" if self.precision == STORED else self.precision
         arithmetic = arithmetic_in_words(precision, self.products)
         return f"{self.name} {shown_bytes(self.bytes(tokens))} as {arithmetic}"
 
@@ -250,10 +250,10 @@ def shortage_sentence(
     for precision in smaller_precisions(device_type == "cpu"):
         total = sum(load.need.bytes(precision, tokens) for load in loads)
         if total <= free:
-            choice = f"dtype {precision}"
+            choice = f"dtype {precision}, which needs"
             if precision in QUANTIZED:
-                choice = f"{precision[0]}-bit weights"
-            advice = f"choose {choice}, which need {shown_bytes(total)}, or a smaller model"
+                choice = f"{precision[0]}-bit weights, which need"
+            advice = f"choose {choice} {shown_bytes(total)}, or a smaller model"
             break
     return (
         f"not enough memory: with caches of {tokens:,} tokens, {parts} are needed, and {who_has} "

@@ -98,8 +98,7 @@ def digest_of(path: Path, on_read: Callable[[int], None] | None = None) -> str:
         digest = sha256_of(path, on_read)
     except OSError as error:
         raise PairError(
-            f"the file {path.name} cannot be read ({error.strerror}): see that whoever runs the "
-            "program may read it."
+            f"the file {path.name} cannot be read ({error.strerror}): check its permissions."
         ) from error
     remember_digest(path, digest)
     return digest

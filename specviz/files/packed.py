@@ -1,7 +1,7 @@
 """Models of GGUF files with their weights in the stored format, for compiled passes.
 
 The model has transformers' config and a `PackedModel`, whose linear layers and embedding table
-hold blocks of the file in place of numbers. Once it has become transformers' own, its modules can
+hold blocks of the file instead of numbers. Once it has become transformers' own, its modules can
 run too, but slowly: each unpacks its weights for each call.
 """
 
@@ -198,7 +198,7 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
         shapes[name] = header.tensors[tensor_name].shape
     if missing := wanted.keys() - shapes.keys():
         raise PairError(
-            f"{header.path.name} lacks weights, {min(missing)} among them: download it again."
+            f"{header.path.name} lacks weights, such as {min(missing)}: download it again."
         )
     factors = header.tensors.get(FREQUENCIES)
     if factors is not None:
@@ -208,8 +208,8 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
     for name, shape in shapes.items():
         if wanted.get(name) != shape:
             raise PairError(
-                f"{name} in {header.path.name} is not of the shape that its header describes: "
-                "download it again, or name the model's own repository."
+                f"{name} in {header.path.name} does not have the shape that the header describes: "
+                "download it again, or use the model's own repository."
             )
 
 
@@ -240,7 +240,7 @@ def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
     missing = [name for name, p in model.named_parameters() if p.device.type == "meta"]
     if missing:
         raise PairError(
-            f"{header.path.name} lacks weights, {missing[0]} among them: download it again."
+            f"{header.path.name} lacks weights, such as {missing[0]}: download it again."
         )
 
 

@@ -28,7 +28,7 @@ CARRIED_OVER = (
     "stores_tied_apart",
     "weights_file",
 )
-"""Attributes beside the config that the completed model takes over."""
+"""Attributes besides the config that the completed model takes over."""
 
 HOOKS = {"forward", *(name for name in vars(nn.Module()) if name.startswith("_forward_"))}
 """Attributes that a user may have put on a module to see or change its calls."""

@@ -1,7 +1,7 @@
 """The weights of a GGUF file: checked, and in the form that passes read.
 
 Weights that passes use in their stored format stay in the file, which is mapped into memory.
-Reading them takes no time and no memory beside the system's file cache, and processes share it.
+Reading them takes no time and no memory besides the system's file cache, and processes share it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .progress import Progress, Watcher
 PLAIN: dict[str, type[np.generic]] = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 """Kinds of tensors that are not packed, with their dtypes in numpy: bf16 as its bits."""
 
-NO_NUMBERS = "the file holds weights that are no numbers: download it again."
+NO_NUMBERS = "the file contains weights that are not finite: download it again."
 
 SCALES = {
     "Q4_0": (0,),

@@ -74,7 +74,9 @@ class FetchStopped(PairError):
 def check_stop(stop: Event) -> None:
     """Raise `FetchStopped` if somebody stopped the fetch."""
     if stop.is_set():
-        raise FetchStopped("the fetch was stopped: what came stays, and the next one goes on.")
+        raise FetchStopped(
+            "the download was stopped: start it again to continue from where it stopped."
+        )
 
 
 def shown_time(seconds: float) -> str:

@@ -51,9 +51,9 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
             raise
         why = getattr(error, "strerror", None) or type(error).__name__
         raise PairError(
-            f"{path.name} cannot be unpacked into {cache_folder()} ({why}), where it takes "
-            f"{shown_bytes(header.unpacked)}: make room there, or set {CACHE.name} to another "
-            "folder."
+            f"{path.name} cannot be unpacked into {cache_folder()} ({why}), where it needs "
+            f"{shown_bytes(header.unpacked)}: free some space there, or set {CACHE.name} to "
+            "another folder."
         ) from error
     return folder
 
@@ -125,7 +125,7 @@ def _write(header: GgufHeader, digest: str, folder: Path, on_progress: Watcher |
     model.tie_weights()
     if missing := [name for name, weight in model.named_parameters() if weight.is_meta]:
         raise PairError(
-            f"{header.path.name} lacks weights, {missing[0]} among them: download it again."
+            f"{header.path.name} lacks weights, such as {missing[0]}: download it again."
         )
     model.generation_config.eos_token_id = end_ids_of(header) or tokenizer.eos_token_id
     model.config.gguf_digest = f"sha256:{digest}"

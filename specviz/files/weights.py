@@ -72,7 +72,7 @@ def check_bits(quantize: str | None, device: Device | None) -> None:
     """Raise `PairError` for 5 bits on another device than a processor: only compiled passes read
     them. None stands for several GPUs."""
     if quantize == FIVE_BIT and (device is None or device.type != "cpu"):
-        raise PairError("weights of 5 bits are for a draft on a processor: take 8bit or 4bit here.")
+        raise PairError("5-bit weights are only for a draft on a processor: use 8bit or 4bit here.")
 
 
 def checked_quantization(quantize: str | None, *, of_draft: bool = False) -> str | None:
@@ -129,7 +129,7 @@ def load_model(
     config: Any = None,
 ) -> Any:
     """Load a causal language model with its weights, from safetensors files only. config:
-    transformers' config, instead of the one beside the weights.
+    transformers' config, instead of the one next to the weights.
 
     Never runs code of the repository. Raises `PairError` if the model cannot be loaded completely.
     Errors about too little memory are raised as they are: the caller knows the numbers.
@@ -160,8 +160,7 @@ def load_model(
     model, info = loaded
     if info["missing_keys"]:
         raise PairError(
-            f"{source.shown} lacks weights, {min(info['missing_keys'])} among them: download it "
-            "again."
+            f"{source.shown} lacks weights, such as {min(info['missing_keys'])}: download it again."
         )
     if unused := unused_weights(model, info.get("unexpected_keys", ())):
         raise PairError(unused_sentence(source.shown, unused))
@@ -179,7 +178,7 @@ _WITHOUT_EFFECT = re.compile(
 
 def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
     """Those names in a checkpoint that the model should have a place for and has not. Extra layers
-    behind the last one, which predict further tokens, are not among them."""
+    after the last one, which predict further tokens, are not among them."""
     config = model.config.get_text_config()
     layers = getattr(config, "num_hidden_layers", 0)
     extra_layers = getattr(config, "num_nextn_predict_layers", None) or 0
@@ -194,8 +193,9 @@ def unused_weights(model: Any, names: Iterable[str]) -> list[str]:
 def unused_sentence(shown: str, unused: Sequence[str]) -> str:
     """The sentence about weights that no part of a model uses."""
     return (
-        f"{shown} holds weights that no part of its model uses, {unused[0]} among them, so it "
-        "would run as another model: download it again, or see that its config.json belongs to it."
+        f"{shown} has weights that no part of its model uses, such as {unused[0]}, so it would "
+        "run as a different model: download it again, or check that its config.json belongs to "
+        "it."
     )
 
 

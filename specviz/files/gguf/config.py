@@ -54,7 +54,7 @@ def config_of(header: GgufHeader) -> Any:
     if isinstance(pieces, list) and len(pieces) != table.shape[0]:
         raise PairError(
             f"{header.path.name} has {len(pieces):,} pieces and {table.shape[0]:,} embeddings: "
-            "download it again, or name the model's own repository."
+            "download it again, or use the model's own repository."
         )
     values = header.values
     fields = {
@@ -86,8 +86,8 @@ LAYER_NORMS = ("gpt2", "stablelm")
 
 def _undescribed(header: GgufHeader) -> PairError:
     return PairError(
-        f"{header.path.name} does not say how its model is built: download it again, or name "
-        "the model's own repository."
+        f"{header.path.name} does not fully describe its model: download it again, or use the "
+        "model's own repository."
     )
 
 

@@ -20,7 +20,7 @@ from ..local_models import blob_name
 
 MAX_HEADER = 64_000_000  # bytes, whatever counts it holds; known headers take 20 MB
 MAX_DIMENSIONS = 4
-LONG = 10_000  # from so many strings on, parsing a list takes long
+LONG = 10_000  # strings; parsing a list of this many or more takes long
 FORMATS = re.compile(r"[-_ ]*\b(?:GGUF|AWQ|GPTQ)\b", re.IGNORECASE)
 
 REMOVED = {
@@ -149,11 +149,11 @@ def read_gguf(path: Path, reader: type[HeaderReader] | None = None) -> GgufHeade
         raise PairError(f"{path.name} cannot be read ({error.strerror}).") from error
     if header.values.get("split.count", 1) not in (0, 1):
         raise PairError(
-            f"{path.name} is one part of {header.values['split.count']}: join them first with "
-            "llama-gguf-split --merge."
+            f"{path.name} is one part of {header.values['split.count']}: merge the parts first "
+            "with llama-gguf-split --merge."
         )
     if not header.tensors or not header.architecture:
-        raise PairError(f"{path.name} holds no model: download it again.")
+        raise PairError(f"{path.name} contains no model: download it again.")
     if header.begin + header.stored > size:
         raise PairError(f"{path.name} is cut off: download it again.")
     return header
@@ -163,7 +163,7 @@ def unreadable(header: GgufHeader) -> str:
     """The sentence about a file that holds no model of its architecture."""
     return (
         f"{header.path.name} cannot be read as a {header.architecture} model: download it again, "
-        "or name the model's own repository."
+        "or use the model's own repository."
     )
 
 
@@ -190,12 +190,14 @@ class HeaderReader:
 
     def header(self) -> GgufHeader:
         if self.bytes(4) != b"GGUF":
-            raise PairError(f"{self.path.name} is no GGUF file, whatever its name says.")
+            raise PairError(
+                f"{self.path.name} is not a GGUF file: choose another file, or download it again."
+            )
         version = self.number("I")
         if version in (2 << 24, 3 << 24):
             raise PairError(
-                f"{self.path.name} is big endian (its version reads {version}): take the little "
-                "endian file of the model."
+                f"{self.path.name} is big-endian (its version reads {version}): use the "
+                "little-endian file of the model."
             )
         if version not in (2, 3):
             raise PairError(f"{self.path.name} is GGUF version {version}: use version 2 or 3.")
@@ -223,7 +225,7 @@ class HeaderReader:
 
     def duplicate(self, name: str) -> PairError:
         """The error for a key or a tensor that comes twice: it is unknown which one counts."""
-        return PairError(f"{self.path.name} holds {name[:60]} twice: download it again.")
+        return PairError(f"{self.path.name} contains {name[:60]} twice: download it again.")
 
     def tensor(self) -> tuple[str, GgufTensor]:
         """Read the name and the description of a tensor."""
@@ -244,15 +246,15 @@ class HeaderReader:
 
     def unknown_kind(self, name: str, kind: int) -> str:
         """The sentence about a tensor of an unknown kind."""
-        begin = f"{self.path.name} holds {name[:60]}"
+        begin = f"{self.path.name} stores {name[:60]}"
         if kind in REMOVED:
             return (
-                f"{begin} in {REMOVED[kind]}, a kind that GGUF no longer has: take a newer file "
-                "of the model."
+                f"{begin} as {REMOVED[kind]}, a type that GGUF no longer has: use a newer file of "
+                "the model."
             )
         return (
-            f"{begin} in the kind {kind}, which is not known here: take the model in another "
-            "kind, such as Q8_0, or download it again if it is damaged."
+            f"{begin} as type {kind}, which is not known here: use the model in another type, "
+            "such as Q8_0, or download it again if it is damaged."
         )
 
     def value(self, kind: int) -> Any:

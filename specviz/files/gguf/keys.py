@@ -103,7 +103,7 @@ class Rope(NamedTuple):
     width: int  # rotated numbers of a head
     factor: float  # the scale of positions
     original: int  # the context, in tokens, before scaling
-    attention: float  # a factor of cosines and sines beside that of the kind itself
+    attention: float  # a factor of cosines and sines besides that of the kind itself
 
 
 def checked_gguf(path: Path) -> GgufHeader:
@@ -111,7 +111,7 @@ def checked_gguf(path: Path) -> GgufHeader:
     header = read_gguf(path)
     if header.architecture not in READ:
         raise PairError(
-            f"{path.name} is of the architecture {header.architecture!r}: use one of "
+            f"{path.name} has the architecture {header.architecture!r}: use one of "
             f"{', '.join(ARCHITECTURES)}."
         )
     check_keys(header)
@@ -248,7 +248,7 @@ def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
         raise refused_key(header, "rope.scaling.attn_factor")
     if FREQUENCIES in header.tensors and rope.kind == "longrope":
         raise PairError(
-            f"{header.path.name} has both {FREQUENCIES} and {LONG_FACTORS}: name the model's own "
+            f"{header.path.name} has both {FREQUENCIES} and {LONG_FACTORS}: use the model's own "
             "repository."
         )
     if architecture == "gemma2":
@@ -275,16 +275,16 @@ def refused_key(header: GgufHeader, key: str) -> PairError:
     if len(value) > 40:
         value = f"{value[:37]}..."
     return PairError(
-        f"{header.path.name} has {name} = {value}, which is not understood here and may change "
-        "what the model computes: name the model's own repository."
+        f"{header.path.name} has {name} = {value}, which is not supported here and may change "
+        "what the model computes: use the model's own repository."
     )
 
 
 def unused_tensor(header: GgufHeader, name: str) -> PairError:
     """The error for a tensor that no part of a model uses."""
     return PairError(
-        f"{header.path.name} holds {name}, which no part of a {header.architecture} model here "
-        "uses: name the model's own repository."
+        f"{header.path.name} contains {name}, which no part of a {header.architecture} model uses "
+        "here: use the model's own repository."
     )
 
 

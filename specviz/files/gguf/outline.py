@@ -53,7 +53,7 @@ def sharing_lists() -> Iterator[None]:
 
 
 def read_outline(path: Path) -> GgufHeader:
-    """Read the header of a file, with `LongTexts` and arrays in place of long lists. Raises
+    """Read the header of a file, with `LongTexts` and arrays instead of long lists. Raises
     `PairError` as `read_gguf` does."""
     return read_gguf(path, OutlineReader)
 

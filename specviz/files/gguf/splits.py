@@ -3,7 +3,7 @@ GGUF files (`tokenizer.ggml.pre`).
 
 Names and rules are those of llama.cpp, which has them in one table:
 https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp (`llama_vocab_pre_type`),
-with the patterns that it reads in code of its own in src/unicode.cpp. Patterns are applied in
+with the patterns that its own code reads in src/unicode.cpp. Patterns are applied in
 turn, each to the pieces that the last one left: its matches become pieces, and so do the texts
 between them. The patterns are written for Oniguruma, which the library `tokenizers` has.
 """

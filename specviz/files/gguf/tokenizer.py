@@ -78,7 +78,7 @@ _HARMONY = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"}
 """Pieces that are always read as a whole, and always shown."""
 
 _AS_WRITTEN = {"<unk>", "<s>", "<|endoftext|>"}
-"""Special pieces of Phi-3 that keep the spaces behind them."""
+"""Special pieces of Phi-3 that keep the spaces after them."""
 
 _last: tuple[dict[str, Any], Any] | None = None
 
@@ -129,8 +129,8 @@ def check_vocabulary(header: GgufHeader) -> None:
     model = header.text(MODEL)
     if model not in (BYTE_LEVEL, SENTENCE_PIECE):
         raise PairError(
-            f"{shown} has a tokenizer of the kind {model!r}: use a file with {BYTE_LEVEL!r} or "
-            f"{SENTENCE_PIECE!r}, or name the model's own repository."
+            f"{shown} has a tokenizer of type {model!r}: use a file with {BYTE_LEVEL!r} or "
+            f"{SENTENCE_PIECE!r}, or the model's own repository."
         )
     pieces = values.get("tokenizer.ggml.tokens")
     merges = values.get(MERGES, [])
@@ -145,14 +145,14 @@ def check_vocabulary(header: GgufHeader) -> None:
         if not are_texts or not all(" " in merge[1:] for merge in merges):
             raise PairError(unreadable(header))
     if len(set(pieces)) < len(pieces):
-        raise PairError(f"{shown} has a piece twice in its vocabulary: download it again.")
+        raise PairError(f"{shown} has the same piece twice in its vocabulary: download it again.")
     for key in ("tokenizer.ggml.token_type", SCORES):
         numbers = values.get(key, pieces)
         if not isinstance(numbers, list) or len(numbers) < len(pieces):
-            raise PairError(f"{shown} has fewer {key} than pieces: download it again.")
+            raise PairError(f"{shown} has fewer entries in {key} than pieces: download it again.")
     if values.get(SUPPRESSED):
         raise PairError(
-            f"{shown} has {SUPPRESSED}, which is not understood here: name the model's own "
+            f"{shown} has {SUPPRESSED}, which is not supported here: use the model's own "
             "repository."
         )
 
@@ -163,8 +163,8 @@ def split_of(header: GgufHeader) -> Split:
     name = header.text("tokenizer.ggml.pre") or DEFAULT
     if name not in SPLITS:
         raise PairError(
-            f"{header.path.name} cuts texts into words by a rule of the name {name[:40]!r}, which "
-            "is not known here: name the model's own repository."
+            f"{header.path.name} splits text by the rule {name[:40]!r}, which is not known here: "
+            "use the model's own repository."
         )
     return SPLITS[name]
 
@@ -404,8 +404,8 @@ def _empty_tokenizer() -> PreTrainedTokenizerFast:
         def save_pretrained(self, *values: Any, **options: Any) -> Any:
             if not can_be_saved(self):
                 raise PairError(
-                    "the tokenizer of this GGUF file cannot be saved, since it merges as llama.cpp "
-                    "does: name the model's own repository instead of the file."
+                    "the tokenizer of this GGUF file cannot be saved, because it merges pieces "
+                    "as llama.cpp does: use the model's own repository instead of the file."
                 )
             return super().save_pretrained(*values, **options)
 
@@ -473,8 +473,8 @@ def _added_id(header: GgufHeader, name: str) -> int:
         token_id = _default_id(header, name)
     if token_id is None:
         raise PairError(
-            f"{header.path.name} adds a token to each text and does not say which, in "
-            f"tokenizer.ggml.{name}_token_id: download it again."
+            f"{header.path.name} adds a token to each text, but tokenizer.ggml.{name}_token_id "
+            "does not name one: download it again."
         )
     return token_id
 

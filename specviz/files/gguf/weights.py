@@ -98,8 +98,8 @@ def unpacked_config(header: GgufHeader) -> Any:
         # The same factors for all lengths, as in Llama 3.1.
         if rope.kind != "default":
             raise PairError(
-                f"{header.path.name} has {FREQUENCIES} and scaled positions, which is not "
-                "understood here: name the model's own repository."
+                f"{header.path.name} has both {FREQUENCIES} and scaled positions, which is not "
+                "supported here: use the model's own repository."
             )
         short_factors = _factors(header, FREQUENCIES, width)
         long_factors = short_factors
@@ -122,8 +122,8 @@ def _factors(header: GgufHeader, name: str, width: int) -> list[float]:
         factors = np.frombuffer(file.read(tensor.bytes), np.float32)
     if not (np.isfinite(factors).all() and (factors > 0).all()):
         raise PairError(
-            f"{name} in {header.path.name} holds factors that are no numbers above 0: download it "
-            "again."
+            f"{name} in {header.path.name} contains factors that are not positive numbers: "
+            "download it again."
         )
     return [float(factor) for factor in factors]
 
@@ -146,7 +146,7 @@ def weights_of(header: GgufHeader, model: Any) -> dict[str, Weight]:
         raise unused_tensor(header, min(unused))
     if missing := wanted.keys() - weights.keys():
         raise PairError(
-            f"{header.path.name} lacks weights, {min(missing)} among them: download it again."
+            f"{header.path.name} lacks weights, such as {min(missing)}: download it again."
         )
     for name, shape in shapes.items():
         if shape != wanted[name]:
@@ -155,8 +155,8 @@ def weights_of(header: GgufHeader, model: Any) -> dict[str, Weight]:
         kind = header.tensors[weight.tensor].kind
         if kind in _UNREADABLE:
             raise PairError(
-                f"{header.path.name} holds {weight.tensor} in {kind}, which cannot be unpacked "
-                "here: take the model in another kind, such as Q8_0."
+                f"{header.path.name} stores {weight.tensor} as {kind}, which cannot be unpacked "
+                "here: use the model in another type, such as Q8_0."
             )
     return weights
 
@@ -174,8 +174,8 @@ def _factor_tensors(header: GgufHeader) -> set[str]:
 
 def _wrong_shape(header: GgufHeader, name: str) -> PairError:
     return PairError(
-        f"{name} in {header.path.name} is not of the shape that its header describes: download it "
-        "again, or name the model's own repository."
+        f"{name} in {header.path.name} does not have the shape that the header describes: "
+        "download it again, or use the model's own repository."
     )
 
 
@@ -286,6 +286,6 @@ def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Te
             numbers[part] = torch.from_numpy(dequantize(np.ascontiguousarray(rows[part]), kind))
     if not bool(torch.isfinite(numbers).all()):
         raise PairError(
-            f"{header.path.name} holds weights that are no numbers, in {name}: download it again."
+            f"{header.path.name} contains weights in {name} that are not finite: download it again."
         )
     return numbers.reshape(tensor.shape)
