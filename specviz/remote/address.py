@@ -58,9 +58,9 @@ def checked_url(url: str) -> httpx.URL:
     except (httpx.InvalidURL, TypeError):
         parsed = httpx.URL()
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ServerError("this is no address of a server: write http://HOST:PORT/v1.")
+        raise ServerError("this is not the address of a server: use http://HOST:PORT/v1.")
     if parsed.userinfo:
-        raise ServerError("an address must not hold a password: set SPECVIZ_REMOTE_KEY instead.")
+        raise ServerError("an address must not contain a password: set SPECVIZ_REMOTE_KEY instead.")
     return parsed.copy_with(query=None, fragment=None)
 
 

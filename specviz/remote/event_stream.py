@@ -45,7 +45,7 @@ def lines_in(pieces: Iterable[bytes], limit: int) -> Iterator[bytes]:
 
 
 def event_data(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The data of each event, also of a last event without an empty line behind it."""
+    """The data of each event, also of a last event without an empty line after it."""
     data: list[bytes] = []
     for line in lines:
         name, _, value = line.partition(b":")

@@ -71,9 +71,7 @@ def identity_of(server: Server, model: str) -> Identity:
     models = served_models(server)
     if model not in models:
         names = ", ".join(sorted(models)[:5]) or "none"
-        raise PairError(
-            f"{server.shown} has no model {model!r}: name one of those that it has, {names}."
-        )
+        raise PairError(f"{server.shown} has no model {model!r}: use one of its models, {names}.")
     entry = models[model]
     meta = _as_object(entry.get("meta"))
     context = positive(entry.get("max_model_len")) or positive(meta.get("n_ctx"))

@@ -94,12 +94,12 @@ class Server:
         body: dict[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        """Request the JSON at a path below the interface, or at "/path" beside it: by GET, or by
+        """Request the JSON at a path below the interface, or at "/path" outside it: by GET, or by
         POST with a body. Raises `ServerError`."""
         return self.post(path, body, query=query).value
 
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
-        """Request the text at "/path" beside the interface, such as the server's counters. Raises
+        """Request the text at "/path" outside the interface, such as the server's counters. Raises
         `ServerError`."""
         reply = self.post(path, None, lambda raw: raw.decode("utf-8", "replace"), query)
         return str(reply.value)
@@ -161,7 +161,7 @@ class Server:
                     raise ValueError
                 if chunk.get("error"):  # some servers write "error": null in every chunk
                     message = _server_message(chunk, self._key)
-                    raise ServerError(f"{self.shown} failed in mid-answer{message}.")
+                    raise ServerError(f"{self.shown} failed during its answer{message}.")
                 yield seconds, chunk
 
     @contextmanager
@@ -190,7 +190,7 @@ class Server:
             raise ServerError(self._fault(error)) from error
 
     def _whole_path(self, path: str) -> str:
-        """The path on the host of "path" below the interface, or of "/path" beside it. Both share
+        """The path on the host of "path" below the interface, or of "/path" outside it. Both share
         the prefix that a reverse proxy or the server gives the interface."""
         interface = self._url.path.rstrip("/")
         if path.startswith("/"):
@@ -227,7 +227,7 @@ class Server:
 
     def _too_long(self) -> str:
         return (
-            f"{self.shown} sent more than {MAX_BYTES // 2**20} MiB for one answer: use a smaller "
+            f"{self.shown} sent more than {MAX_BYTES // 2**20} MiB in one answer: use a smaller "
             "gamma, or top_k."
         )
 
@@ -236,31 +236,31 @@ class Server:
             is_connecting = isinstance(error, httpx.ConnectTimeout)
             seconds = CONNECT_SECONDS if is_connecting else self._answer_seconds
             return (
-                f"{self.shown} did not answer within {seconds:g} s: see whether the server is up "
-                "and has loaded its model."
+                f"{self.shown} did not answer within {seconds:g} s: check that the server is "
+                "running and has loaded its model."
             )
         if any(isinstance(cause, ssl.SSLError) for cause in causes_of(error)):
             return (
-                f"{self.shown} has a certificate that is not trusted here, or speaks no TLS: "
-                "use http:// for a server without TLS, or set SSL_CERT_FILE."
+                f"{self.shown} has an untrusted certificate, or does not use TLS: use http:// for "
+                "a server without TLS, or set SSL_CERT_FILE."
             )
         if isinstance(error, (httpx.ConnectError, httpx.ProxyError)):
             return (
-                f"no server answers at {self.shown}: start it, or check the address, and if a "
-                "proxy is set HTTP_PROXY and NO_PROXY; the log of a server that has ended says why."
+                f"no server answers at {self.shown}: start it, or check the address, and with a "
+                "proxy also HTTP_PROXY and NO_PROXY; if the server has stopped, its log says why."
             )
         if isinstance(error, httpx.TransportError):
             return (
-                f"{self.shown} ended the connection in mid-answer: see its log for the reason, and "
-                "start it again if it has stopped."
+                f"{self.shown} closed the connection during its answer: see its log for the "
+                "reason, and restart it if it has stopped."
             )
         return self.rubbish()
 
     def rubbish(self) -> str:
         """The sentence for an answer that breaks the protocol."""
         return (
-            f"{self.shown} answered something else than OpenAI's protocol gives: check that the "
-            "address ends in /v1 and leads to vLLM or a server like it."
+            f"{self.shown} sent an answer that does not follow OpenAI's protocol: check that the "
+            "address ends in /v1 and leads to vLLM or a similar server."
         )
 
     def _refusal(self, path: str, response: httpx.Response, raw: bytes) -> ServerError:
@@ -269,23 +269,23 @@ class Server:
         with suppress(ValueError):  # not JSON
             message = _server_message(parsed_json(raw), self._key)
         if status in (401, 403):
-            missing = "" if self._key else ", of which none was sent"
+            fault = "rejects the key" if self._key else "needs a key, and none was sent"
             return ServerError(
-                f"{self.shown} refuses the key{missing}: "
-                f"set {REMOTE_KEY.name} to one of its keys. Beside {REMOTE.name} it goes to the "
-                "servers that are named there, and to no other."
+                f"{self.shown} {fault}: set {REMOTE_KEY.name} to one of its keys. If "
+                f"{REMOTE.name} is set, the key is sent only to the servers named there."
             )
         if status == 429:
-            return ServerError(f"{self.shown} has too many requests: start again in a minute.")
+            return ServerError(f"{self.shown} has too many requests: try again in a minute.")
         if status in (404, 405, 501) and path.startswith("/"):
             return ServerError(
-                f"{self.shown} answers nothing at {path}, beside its interface{message}: start a "
-                "server that has it, and if a proxy stands before it let that pass it on."
+                f"{self.shown} has no endpoint {path} outside its /v1 interface{message}: use a "
+                "server that has it, and if a proxy is in front of the server, let it forward "
+                "this path."
             )
         if status in (404, 405, 501):
             return ServerError(
-                f"{self.shown} does not know this model or address{message}: name one of its "
-                "models, and let the address end in /v1."
+                f"{self.shown} does not know this model or address{message}: use one of its "
+                "models, and an address that ends in /v1."
             )
         if status < 500:
             return RefusedError(f"{self.shown} refused a request with status {status}{message}.")

@@ -85,7 +85,7 @@ def test_a_server_that_dies_is_a_finding(
     one = checks.killed(pair, lambda: monkeypatch.setattr(right, "fault", cut))
     assert one.passed and one.says.startswith("3 rounds kept: 127.0.0.1")
     dead = checks.found("cost", lambda: checks.cost(pair, Completions(Server(right.url), "target")))
-    assert (dead.check, dead.passed) == ("cost", False) and "ended the connection" in dead.says
+    assert (dead.check, dead.passed) == ("cost", False) and "closed the connection" in dead.says
 
 
 def test_llama_cpp_is_watched_as_it_speculates(llama_cpp: Callable[..., LlamaServer]) -> None:
