@@ -85,7 +85,7 @@ def test_pairs_that_do_not_exist_are_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SPECVIZ_PAIRS", "builtin,nonsense")
-    assert "names 'nonsense'" in said_at_the_start(capsys)
+    assert "unknown name 'nonsense'" in said_at_the_start(capsys)
 
 
 def test_app_says_it_in_one_sentence_too(monkeypatch: pytest.MonkeyPatch) -> None:

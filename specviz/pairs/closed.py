@@ -26,13 +26,13 @@ def closed_sentence(names: Sequence[str]) -> str | None:
     none is closed."""
     if is_closed(names[0]):
         return (
-            f"{names[0]} has no weights to load, and its API gives no log-probabilities of given "
-            "tokens, so no guess can be checked: see instead what a draft would have got right of "
-            "a text that it wrote, with `specviz guess`."
+            f"{names[0]} has no weights to load, and its API returns no log-probabilities for "
+            "given tokens, so no guess can be checked: use `specviz guess` to see how much of a "
+            "text by this model a draft would have predicted."
         )
     for name in names[1:]:
         if is_closed(name):
             return (
-                f"{name} has no weights to load: name a draft of the hub, a folder or a GGUF file."
+                f"{name} has no weights to load: use a draft from the hub, a folder or a GGUF file."
             )
     return None

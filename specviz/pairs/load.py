@@ -97,7 +97,7 @@ def load_any(
         from .fetch import load_fetched
 
         if on_progress is not None:
-            on_progress(Progress(f"reading what {pair_spec} needs"))
+            on_progress(Progress(f"reading the files of {pair_spec}"))
         return load_fetched(pair_spec, _request(precision, device, on_progress))
     request = _request(precision, device, on_progress)
     if isinstance(pair_spec, spec.WatchedSpec):

@@ -29,8 +29,8 @@ def first_pair() -> str:
         raise SettingsError(f"{PAIR.name}: {error}") from None
     if isinstance(spec, ServedSpec | WatchedSpec):
         raise SettingsError(
-            f"{PAIR.name} holds an address, which every visitor would see: name the server in "
-            f"{REMOTE.name}, and set {PAIR.name} to {SERVED}."
+            f"{PAIR.name} contains an address, which every visitor would see: put the address "
+            f"into {REMOTE.name}, and set {PAIR.name} to {SERVED}."
         )
     return str(spec)
 

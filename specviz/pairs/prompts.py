@@ -31,7 +31,7 @@ _CHAT = re.compile(r"instruct|chat|assistant|(^|[-_.])it($|[-_.])", re.IGNORECAS
 MAX_CHARACTERS = 100_000  # characters of a prompt
 MAX_KIND_LENGTH = 40  # characters; longer ones are cut
 FORMS = (
-    "use a file of text with one prompt in each line, a JSON list, JSONL with 'prompt', 'turns' or "
+    "use a text file with one prompt per line, a JSON list, JSONL with 'prompt', 'turns' or "
     "'messages', or CSV with a column 'prompt'"
 )
 SINGLE = ("prompt", "instruction", "question", "text")
@@ -183,9 +183,9 @@ def _text_of(raw: bytes, name: str, limits: PromptLimits) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise PromptError(f"{name} is no text in UTF-8: {FORMS}.") from error
+        raise PromptError(f"{name} is not text in UTF-8: {FORMS}.") from error
     if "\0" in text:
-        raise PromptError(f"{name} holds bytes that are no text: {FORMS}.")
+        raise PromptError(f"{name} contains bytes that are not text: {FORMS}.")
     if not text.strip():
         raise PromptError(f"{name} is empty: {FORMS}.")
     return text
@@ -276,8 +276,8 @@ def _from_table(text: str, name: str) -> list[Entry]:
     separator = _separator(text)
     if not separator:
         raise PromptError(
-            f"{name} is a table whose first line names no column of prompts: call one 'prompt', "
-            "and perhaps another 'category'."
+            f"{name} is a table without a column of prompts: name one column 'prompt', and "
+            "optionally another 'category'."
         )
     table = csv.reader(io.StringIO(text.lstrip(), newline=""), delimiter=separator)
     entries: list[Entry] = []
@@ -289,7 +289,7 @@ def _from_table(text: str, name: str) -> list[Entry]:
                 entries.append(Entry(f"line {table.line_num}", row))
     except csv.Error as error:
         raise PromptError(
-            f"line {table.line_num} of {name} is no row of a table: {FORMS}."
+            f"line {table.line_num} of {name} is not a row of a table: {FORMS}."
         ) from error
     if not entries:
         raise PromptError(f"{name} has no prompts: {FORMS}.")

@@ -70,7 +70,7 @@ def quantize_on_processor(
             setattr(module, attribute, packed)
             if on_progress is not None:
                 share = (index + 1) / len(places)
-                on_progress(Progress(f"making the weights of {name} smaller", share))
+                on_progress(Progress(f"quantizing {name}", share))
         _pack_tables(model, output_kind, pool)
     for parameter in model.parameters():  # norms and biases, which are small
         if parameter.is_floating_point():
@@ -115,9 +115,9 @@ def check_quantizable(model: Any, name: str) -> None:
         if is_read_in_place(model):
             return
     raise PairError(
-        f"on a processor weights of 8 or 4 bits need the package numba and a model of type llama, "
-        f"mistral, qwen2 or qwen3 as it was published, and {name} is none, or numba is missing: "
-        "load it without."
+        "on a processor, 8-bit and 4-bit weights need the package numba and an unmodified model "
+        f"of type llama, mistral, qwen2 or qwen3, and {name} is not one, or numba is missing: "
+        "load it without quantization."
     )
 
 

@@ -1,4 +1,4 @@
-"""How somebody wants a pair to be loaded."""
+"""The options of a request to load a pair."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def load_served(spec: ServedSpec, request: LoadRequest) -> Pair:
     name contains no address. Raises `PairError` and `ServerError`.
     """
     if request.on_progress is not None:
-        request.on_progress(Progress("asking the server of the target"))
+        request.on_progress(Progress("querying the target's server"))
     target, source, tokenizer = served_target(spec)
     options = request.options[1]
     if local_file(spec.draft) is None:
@@ -77,14 +77,14 @@ def watched_findings(spec: WatchedSpec) -> Findings:
     yield good("server", f"{software} answers; its own speculation is watched.")
     flag = "start vLLM with --per-request-spec-decode-metrics detailed"
     if steps_are_told:
-        yield good("steps", "the server tells what each of its steps drafts and accepts.")
+        yield good("steps", "the server reports what each of its steps drafts and accepts.")
     else:
-        yield warning("steps", f"the server does not tell what its steps draft: {flag}.")
+        yield warning("steps", f"the server does not report what its steps draft: {flag}.")
     if pair.alone:
         yield good("baseline", f"{pair.alone.identity.software} answers for the target alone.")
     else:
-        yield warning("baseline", "without a second server there is no ratio.")
-    times = "times are the client's, from chunk to chunk: with the network and other users."
+        yield warning("baseline", "without a second server as the baseline there is no ratio.")
+    times = "times are the client's, from chunk to chunk: they include the network and other users."
     yield warning("times", times)
 
 
@@ -92,20 +92,22 @@ def served_findings(spec: ServedSpec) -> Findings:
     """Findings about a target on a server. Raises `PairError` and `ServerError`."""
     target, source, _tokenizer = served_target(spec)
     context = target.identity.context
-    length = f"of {context:,} tokens" if context else "of a length that it does not tell"
+    length = f"of {context:,} tokens" if context else "of unknown length"
     yield good("server", f"{target.identity.software} answers, with a context {length}.")
-    yield good("tokenizer", f"the server splits and spells text as {source.shown} does.")
+    yield good("tokenizer", f"the server encodes and decodes text as {source.shown} does.")
     if target.listed >= target.vocab:
-        yield good("distributions", "the server gives whole distributions: every setting is exact.")
+        exact = "the server returns complete distributions: every setting is exact."
+        yield good("distributions", exact)
     else:
         sentence = (
             f"the server lists {target.listed} log-probabilities: greedy runs are exact, and "
             f"others with top_k from 1 to {target.listed}"
         )
         if target.draws:
-            sentence += ", or with the verdict token, for which it draws; beta is then unknown"
+            sentence += ", or with the verdict token, where the server draws and beta is unknown"
         yield warning("distributions", f"{sentence}.")
     yield warning(
         "times",
-        "times are those of requests: with the network, the server's queue and its other users.",
+        "times are those of requests: they include the network, the server's queue and its other "
+        "users.",
     )

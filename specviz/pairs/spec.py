@@ -1,6 +1,6 @@
 """Parse a pair's name, once. The grammar is in docs/pairs.md. This module imports no torch.
 
-Each form of a name is a type of its own, which `load.load_any` and `doctor.examine_pair` match.
+Each form of a name has its own type, which `load.load_any` and `doctor.examine_pair` match.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ MAX_SHOWN = 100  # of a name in a sentence
 SHOWN = 4  # names of the table in a sentence
 ADDRESS = "http://HOST:PORT/v1#MODEL"
 NAMING = (
-    f"a target on a server is named {ADDRESS}+DRAFT, with MODEL as the server calls it and DRAFT a "
-    f"hub id, a folder or a GGUF file; a server that is only watched {ADDRESS}, and with a second "
-    f"one as the baseline {ADDRESS} | http://OTHER:PORT/v1#MODEL"
+    f"use {ADDRESS}+DRAFT for a target on a server, where MODEL is its name on the server and "
+    f"DRAFT is a hub id, a folder or a GGUF file; use {ADDRESS} to watch a server, or {ADDRESS} "
+    "| http://OTHER:PORT/v1#MODEL with a second server as its baseline"
 )
 
-UNREADABLE = "The pair has no name that can be read: use a text such as 'builtin'."
-NOT_OFFERED = "This pair is not offered here: choose one of the list."
+UNNAMED = f"this does not name a model on a server: {NAMING}."
+UNREADABLE = "The pair's name is not text: use a name such as 'builtin'."
+NOT_OFFERED = "This pair is not offered here: choose one from the list."
 ONLY_OPERATOR = "Only the operator can add servers: use models of the hub, folders or GGUF files."
 # Names that would open a connection if used as a path: an address, or another machine's folder.
 _ELSEWHERE = re.compile(r"://|^(//|\\\\)")
@@ -63,7 +64,8 @@ class ModelsSpec:
         for name in (self.target, self.draft or ""):
             if _ELSEWHERE.search(name):
                 raise PairError(
-                    f"{name[:MAX_SHOWN]!r} is no model of the hub, and no folder here: {NAMING}."
+                    f"{name[:MAX_SHOWN]!r} is neither a model of the hub nor a folder here: "
+                    f"{NAMING}."
                 )
 
     def __str__(self) -> str:
@@ -95,9 +97,11 @@ class Address:
         except ValueError:
             is_address = False
         if "@" in self.url.partition("://")[2].partition("/")[0]:
-            raise PairError(f"an address must not hold a password: set {REMOTE_KEY.name} instead.")
+            raise PairError(
+                f"an address must not contain a password: set {REMOTE_KEY.name} instead."
+            )
         if not is_address or not self.model or re.search(r"[\s#]", self.url):
-            raise PairError(f"{NAMING}.")
+            raise PairError(UNNAMED)
 
     def __str__(self) -> str:
         return f"{self.url}#{self.model}"
@@ -142,7 +146,7 @@ def parse_pair(name: str) -> PairSpec:
     "+" is looked for on this machine; nothing else is read.
     """
     if not isinstance(name, str):
-        raise PairError(f"the pair's name is {name!r}: write a text, such as 'builtin'.")
+        raise PairError(f"the pair's name is {name!r}: use a string, such as 'builtin'.")
     name = name.strip()
     if name == SERVED:
         return OperatorSpec()
@@ -165,9 +169,8 @@ def parse_pair(name: str) -> PairSpec:
 
     examples = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
     raise PairError(
-        f"{name[:MAX_SHOWN]!r} is no pair: write 'builtin' or 'target-id+draft-id', "
-        "'target-id+none' for a target without a draft model, or one of the table, such as "
-        f"{examples}."
+        f"{name[:MAX_SHOWN]!r} does not name a pair: use 'builtin', 'target-id+draft-id', "
+        f"'target-id+none' for a target without a draft model, or a named pair such as {examples}."
     )
 
 
@@ -206,8 +209,8 @@ def _check_model(name: str) -> None:
     """Raise `PairError` unless a name is a hub id, or a folder or file of this machine."""
     if not HUB_ID.fullmatch(name) and local_path(name) is None:
         raise PairError(
-            f"{name[:MAX_SHOWN]!r} is no model that can be named here: use one of the "
-            "hub, such as owner/model, or a folder or GGUF file of the server's machine."
+            f"{name[:MAX_SHOWN]!r} is not a model that can be used here: use a hub id such as "
+            "owner/model, or a folder or GGUF file on the server's machine."
         )
 
 
@@ -220,7 +223,7 @@ def operator_spec() -> ServerSpec:
     """Parse the pair in SPECVIZ_REMOTE. Raises `PairError` if it names none."""
     name = REMOTE.read()
     if name is None:
-        raise PairError(f"no server holds a target here: set {REMOTE.name}.")
+        raise PairError(f"there is no target on a server here: set {REMOTE.name}.")
     return _on_servers(name)
 
 
@@ -228,7 +231,7 @@ def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
     """Build a pair's full name: `pair` itself, or with a server at `url` the name of "MODEL+DRAFT",
     or of "MODEL" to watch it.
 
-    url: may itself hold the models behind a "#". alone: the address of a second server, which holds
+    url: may itself hold the models after a "#". alone: the address of a second server, which holds
     a watched server's model. Raises `PairError` for parts that do not go together.
     """
     name = pair if url is None else _addressed(url, pair)
@@ -237,15 +240,15 @@ def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
     spec = parse_pair(name)
     if not isinstance(spec, WatchedSpec) or spec.alone is not None:
         raise PairError(
-            "--baseline-url belongs to a server that is watched: name one with "
-            "--target-url http://HOST:PORT/v1 and --pair MODEL."
+            "--baseline-url needs a watched server: name one with --target-url "
+            "http://HOST:PORT/v1 and --pair MODEL."
         )
     return f"{name} | {_addressed(alone, spec.engine.model)}"
 
 
 def _addressed(url: str, models: str) -> str:
     if not _SERVER.match(url):
-        raise PairError(f"{url!r} is no address of a server: write http://HOST:PORT/v1.")
+        raise PairError(f"{url!r} is not the address of a server: use http://HOST:PORT/v1.")
     return url if "#" in url else f"{url}#{models}"
 
 
@@ -264,7 +267,7 @@ def _on_servers(name: str) -> ServerSpec:
         servers.append((url.strip(), models.strip()))
     is_watched = not any("+" in models for _, models in servers)
     if len(servers) > 2 or (len(servers) == 2 and not is_watched):
-        raise PairError(f"{NAMING}.")
+        raise PairError(UNNAMED)
     url, models = servers[0]
     if is_watched:
         engine = Address(url, models)
@@ -272,5 +275,5 @@ def _on_servers(name: str) -> ServerSpec:
         return WatchedSpec(engine, alone)
     model, _, draft = models.partition("+")
     if not draft.strip():
-        raise PairError(f"{NAMING}.")
+        raise PairError(UNNAMED)
     return ServedSpec(Address(url, model.strip()), draft.strip())

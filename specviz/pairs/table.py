@@ -34,7 +34,7 @@ FITS = "fits"
 FITS_SMALLER = "fits with smaller weights"
 TOO_LARGE = "too large"
 WEIGHTS = "model.safetensors"
-SHARDS = f"{WEIGHTS}.index.json"  # in its place, where the weights lie in several files
+SHARDS = f"{WEIGHTS}.index.json"  # instead of it, if the weights are in several files
 
 HUB_FILES = ("config.json", WEIGHTS, "tokenizer.json")
 """Of a model on the hub: with them it can be loaded without a network."""
@@ -255,7 +255,9 @@ def operator_pairs() -> tuple[NamedPair, ...]:
     for name in PAIRS.read():
         if named_pair(name) is None:
             known = ", ".join(pair.name for pair in named_pairs())
-            raise SettingsError(f"{PAIRS.name} names {name!r}: use some of {known}.")
+            raise SettingsError(
+                f"{PAIRS.name} contains the unknown name {name!r}: use some of {known}."
+            )
     return tuple(pair for pair in named_pairs() if pair.name in PAIRS.read())
 
 
@@ -317,14 +319,14 @@ def checked_file(pair: NamedPair, file: ModelFile) -> str:
     path = find_file(file)
     if path is None:
         raise PairError(
-            f"{' and '.join(_missing_names(pair))}, {shown_bytes(download_bytes(pair))}, must be "
-            f"fetched first: run '{fetch_command(pair)}', or set {MODELS.name} to the folder where "
-            "the files lie."
+            f"{' and '.join(_missing_names(pair))} ({shown_bytes(download_bytes(pair))}) must be "
+            f"fetched first: run '{fetch_command(pair)}', or set {MODELS.name} to the folder with "
+            "the files."
         )
     if not is_published(path, file):
         raise PairError(
-            f"{path.name} on this machine is not the file that was published (its SHA-256 "
-            f"differs): move it away, and run '{fetch_command(pair)}'."
+            f"{path.name} on this machine is not the published file (its SHA-256 differs): move "
+            f"it away, and run '{fetch_command(pair)}'."
         )
     return str(path)
 

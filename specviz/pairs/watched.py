@@ -12,14 +12,14 @@ from .spec import WatchedSpec
 def load_watched(spec: WatchedSpec, on_progress: Watcher | None = None) -> Watched:
     """Connect to the servers that a watched pair names. Raises `PairError` and `ServerError`."""
     if on_progress is not None:
-        on_progress(Progress("asking the server of the target"))
+        on_progress(Progress("querying the target's server"))
     stream = recognised(server_address(spec.engine.url), spec.engine.model)
     if spec.alone is None:
         return Watched(stream.model, stream)
     alone = recognised(server_address(spec.alone.url), spec.alone.model)
     if alone.identity.speculates:
         raise PairError(
-            f"{alone.server.shown} speculates too: a baseline is a server of the target alone, "
-            "so start it without speculation."
+            f"{alone.server.shown} speculates too, but a baseline serves the target alone: start "
+            "it without speculation."
         )
     return Watched(stream.model, stream, alone)

@@ -250,7 +250,7 @@ def test_progress_is_reported_for_each_model_up_to_its_end(names: str):
     told: list[Progress] = []
     load_pair(names, on_progress=told.append)
     sentences = list(dict.fromkeys(p.sentence for p in told))
-    assert sentences == [f"reading what {names} needs", "loading t", "loading d"]
+    assert sentences == [f"reading the files of {names}", "loading t", "loading d"]
     for name in sentences[1:]:
         parts = [p.fraction for p in told if p.sentence == name]
         assert parts == sorted(parts) and parts[-1] == 1.0 and len(set(parts)) > 3

@@ -298,7 +298,8 @@ def test_attaching_asks_a_server_only_what_the_run_needs(
         with sentences.raises(PairError):
             [*speculate(pair, "hello", SAMPLED)]
         report = examine_pair(parse_pair(f"{server.url}#target+{draft}"))
-        assert report.verdict == "warning" and "it draws" not in str(report) and not server.dead
+        assert report.verdict == "warning" and "the server draws" not in str(report)
+        assert not server.dead
 
 
 def test_a_server_that_stops_answering_leads_to_its_log(
@@ -349,7 +350,7 @@ def test_the_doctor_says_what_a_server_can_do(
     with able as server, monkeypatch.context() as operator:
         operator.setenv("SPECVIZ_REMOTE", f"{server.url}#target+{draft}")
         (shown,) = ExamineTask(SERVED).run(Models(load_pair, race), Event())
-        assert "for which it draws" in str(shown) and "127.0.0.1" not in str(shown)
+        assert "where the server draws" in str(shown) and "127.0.0.1" not in str(shown)
     with fake_server(target, byte_level(VOCAB), most=20) as server:
         report = examine_pair(parse_pair(f"{server.url}#target+{draft}"))
         assert report.verdict == "warning"
