@@ -1,4 +1,4 @@
-// The actions of keys and buttons. Keys are never the player's while someone types.
+// The actions of keys and buttons. Keys do nothing on the player while a visitor types.
 
 import { closest, find, findAll } from "specviz/dom/dom.js";
 import { openersOf, shareMenu } from "specviz/opening.js";
@@ -31,24 +31,24 @@ const NAMES = {
   "?": "help",
 };
 
-/** The actions that do nothing before a run has begun. @type {(keyof Actions)[]} */
+/** The actions that do nothing while a requested run has not begun. @type {(keyof Actions)[]} */
 const NEED_A_RUN = [
   "playOrPause", "stepOn", "stepBack", "roundOn", "roundBack", "restart", "follow", "explain", "slow",
   "compare",
 ];
 
-/** @typedef {() => boolean} Close  closes something; whether it was open */
+/** @typedef {() => boolean} Close  closes something, and returns whether it was open */
 
 /** @typedef {ReturnType<typeof actionsOn>} Actions */
 
 /**
- * Have keys, buttons and menus act.
+ * Connect keys, buttons and menus with their actions.
  * @param {PageParts} page
  */
 export function wireActions(page) {
   const { root, view, shell } = page;
   const closeMenu = shareMenu(page);
-  // One at a time: what lies over the others comes first.
+  // One at a time, from the top layer down.
   const closes = [() => view.closeCard(), closeMenu, () => view.closePanel(), () => shell.closePanel()];
   const actions = actionsOn(page, closes);
   listenToKeys(page, actions);
@@ -61,7 +61,7 @@ export function wireActions(page) {
 /**
  * Actions by name.
  * @param {PageParts} page
- * @param {Close[]} closes in the order in which things are closed
+ * @param {Close[]} closes  in the order in which layers are closed
  */
 function actionsOn(page, closes) {
   const { choosing, quiz, reading, session, shell, stage, timeline, view } = page;
@@ -80,7 +80,7 @@ function actionsOn(page, closes) {
     dismiss() { if (!closes.some((close) => close()) && !stage.closeQuestion()) stage.leave(); },
     vote(/** @type {number} */ number) { stage.vote(number - 1); },
     question() { quiz.go(1); },
-    /** With one key through a talk: ask, show the answer, ask the next question. */
+    /** One key for a whole talk: ask, show the answer, ask the next question. */
     forward() {
       if (stage.isGuessing || !stage.hasAsked || !quiz.hasQuestions) stage.guess();
       else quiz.go(1);
@@ -119,14 +119,14 @@ function listenToPage(page, actions) {
   document.addEventListener("click", (event) => {
     for (const [selector, act] of Object.entries(buttons)) {
       const button = closest(event, selector);
-      // Whoever points goes on with the player's keys, also after a dialog.
+      // After a click the player's keys must work, also after a dialog: the button gives up the focus.
       if (button && event.detail) button.blur();
       if (button) act(button);
     }
   });
 }
 
-// Show a preset's recording, if there is one, and say why the preset is there.
+// Show a preset's recording, if there is one, and the purpose of the preset.
 /** @type {(page: PageParts, name: string) => Promise<void>} */
 async function choosePreset({ address, config, notice, session, stage }, name) {
   const preset = config.presets.find((candidate) => candidate.name === name);
@@ -136,14 +136,14 @@ async function choosePreset({ address, config, notice, session, stage }, name) {
   if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
 }
 
-// Whose recording it is, if Run would race another pair.
+// The pair of the recording, if Run would race another pair.
 /** @type {(session: Session, config: Config, pair: string) => string} */
 function otherPair({ trace, differences }, config, pair) {
   if (!trace || !differences.has("target")) return "";
   return `This recording is of ${pairBeside(trace.header, config, pair)}.`;
 }
 
-// Run what the page's controls say, with another gamma.
+// Run with the page's controls and another gamma.
 /** @type {(page: PageParts, gamma: number) => void} */
 function runWith({ controls, session, shell }, gamma) {
   if (session.busy) return;
@@ -152,17 +152,17 @@ function runWith({ controls, session, shell }, gamma) {
 }
 
 /**
- * Have keys call actions; those for presets and answers get a number, from 1.
+ * Connect keys with actions; those for presets and answers get a number, from 1.
  * @type {(page: PageParts, actions: Actions) => void}
  */
 function listenToKeys({ root, session }, actions) {
   document.addEventListener("keydown", (event) => {
-    // A dialog that a key has just closed must not be opened by the same key.
+    // A key that has just closed a dialog must not open it again.
     if (event.defaultPrevented || (document.querySelector("dialog[open]") && event.key !== "?")) return;
     const isFor = (/** @type {string} */ selector) =>
       event.target instanceof Element && event.target.matches(selector);
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    // What is open is closed from a field as well, unless the key ends a word that is being put together.
+    // Escape also closes the panel from one of its fields, unless it ends an input method's composition.
     const isLeaving = event.key === "Escape" && !event.isComposing && isFor("#panel *");
     if (isFor(TYPING) && !isLeaving) return;
     const name = nameOf(event, isFor);
@@ -180,7 +180,7 @@ function listenToKeys({ root, session }, actions) {
   });
 }
 
-// The action of a key; null if it has none, or does something else where the focus is.
+// The action of a key; null if it has none, or another function at the focused element.
 /** @type {(event: KeyboardEvent, isFor: (selector: string) => boolean) => keyof Actions | null} */
 function nameOf({ key, shiftKey }, isFor) {
   if (key === " ") return isFor(PRESSABLE) || isFor(CHOOSING) ? null : "playOrPause";
@@ -203,25 +203,25 @@ function numberOf(key) {
   return ANSWER.test(key) ? parseInt(key, 16) - 9 : Number(key);
 }
 
-// One token of a lane is in the tab order; arrows go on from it.
+// One token of a lane is in the tab order; arrows move from it to others.
 /** @type {(token: HTMLElement, key: string) => boolean} */
 function moveFocus(token, key) {
   /** @type {Record<string, number>} */
   const steps = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 };
   const lane = token.closest("[data-lane]");
   const all = lane ? findAll(lane, ".t[data-index]", HTMLElement).filter(isShown) : [token];
-  let place = all.indexOf(token);
-  if (key in steps) place += steps[key];
-  else if (key === "Home") place = 0;
-  else if (key === "End") place = all.length - 1;
+  let index = all.indexOf(token);
+  if (key in steps) index += steps[key];
+  else if (key === "Home") index = 0;
+  else if (key === "End") index = all.length - 1;
   else return false;
-  const next = all[Math.max(0, Math.min(place, all.length - 1))];
+  const next = all[Math.max(0, Math.min(index, all.length - 1))];
   token.tabIndex = -1;
   next.tabIndex = 0;
   next.focus();
   return true;
 }
 
-// Whether a token is on the page: the text alone leaves out what was never judged.
+// Whether a token is visible: the reading mode "text" hides tokens that were never judged.
 /** @param {HTMLElement} token */
 const isShown = (token) => !token.matches("[data-reading='text'] :is(.ignored, .pending)");

@@ -1,5 +1,5 @@
-// What is fetched when somebody first opens it: the views, the panels of the drawer, the menu Share, the card
-// of a token.
+// The parts that are fetched when they are first opened: the views, the panels of the drawer, the menu Share,
+// the card of a token.
 
 import { closable, closest, element, find, findAll, loaded } from "specviz/dom/dom.js";
 import { kept, SWEEP } from "specviz/dom/kept.js";
@@ -7,7 +7,7 @@ import { importPart } from "specviz/dom/part.js";
 import { hasBaseline } from "specviz/facts/lanes.js";
 
 /**
- * The menu Share. Returns what closes it.
+ * The menu Share. Returns the function that closes it.
  * @param {PageGround & Needs<"session">} page
  */
 export function shareMenu(page) {
@@ -23,7 +23,7 @@ export function shareMenu(page) {
 }
 
 /**
- * What opens one round step by step, and the comparison of two runs.
+ * The functions that open a round step by step, and the comparison of two runs.
  * @param {PageGround & PagePlay & Needs<"view">} page
  */
 export function openersOf(page) {
@@ -40,7 +40,7 @@ export function openersOf(page) {
   };
 }
 
-// Whoever points at a button may press it.
+// Fetch a part when the pointer is over its button, since it may be pressed next.
 /** @type {(selector: string, fetched: (isAhead: boolean) => Promise<unknown>) => void} */
 function fetchAhead(selector, fetched) {
   document.addEventListener("pointerover", (event) => { if (closest(event, selector)) fetched(true); });
@@ -61,7 +61,7 @@ export class Choosing {
       if (closest(event, "[data-toggle-choose]")) this.open();
     });
     if (page.address.asked.view === "choose") this.open();
-    else if (kept(SWEEP)?.over === false) this.#view(); // it asks the server how the sweep is
+    else if (kept(SWEEP)?.over === false) this.#view(); // it continues the sweep
   }
 
   get #canChoose() {
@@ -71,7 +71,7 @@ export class Choosing {
   async open() {
     if (!this.#canChoose) return;
     const { address, timeline } = this.#page;
-    if (timeline.playing) timeline.pause(); // nothing behind the view may use the processor
+    if (timeline.playing) timeline.pause(); // the hidden page must not use the processor
     const view = await this.#view();
     if (!view) return;
     view.open();
@@ -110,19 +110,19 @@ export class Openers {
     }
   }
 
-  /** Whether one was open. */
+  /** Close the panel, and return whether one was open. */
   close() {
     return this.#panels?.close() ?? false;
   }
 
-  /** @param {Shown} shown */
-  show(...shown) {
-    const [rounds, trace] = shown;
-    this.#shown = shown;
+  /** @param {Shown} content */
+  show(...content) {
+    const [rounds, trace] = content;
+    this.#shown = content;
     for (const button of this.#buttons) {
       button.hidden = !rounds.length || !canOpen(button.dataset.panelOpen, trace);
     }
-    this.#panels?.show(...shown);
+    this.#panels?.show(...content);
   }
 
   /** @param {string} name */
@@ -142,18 +142,18 @@ export class Openers {
       button.setAttribute("aria-expanded", String(button.dataset.panelOpen === open));
     }
     if (open !== null) return;
-    // The element with the focus is gone, or goes with the drawer.
+    // The focused element is gone, or disappears with the drawer.
     const focused = document.activeElement;
     if (focused === document.body || focused?.closest(".sv-drawer")) opener?.focus();
   }
 }
 
-// Whether a run has what a panel is about: a watched server shows no costs and draws nothing anew.
+// Whether a panel applies to a run: a watched server reports no costs and cannot repeat draws.
 /** @type {(name: string | undefined, trace: Trace) => boolean} */
 const canOpen = (name, { header }) =>
   !header.source || (name === "same" && header.settings.temperature === 0 && hasBaseline(header));
 
-/** The card of a token: fetched when somebody first points at a token, and shown if that still holds. */
+/** The card of a token: fetched at the first pointed token, and shown if that is still pointed at. */
 export class Cards {
   #card = /** @type {Card | null} */ (null);
 
@@ -166,7 +166,7 @@ export class Cards {
       return this.#card;
     });
     const hear = async (/** @type {Event} */ event) => {
-      const token = this.#card ? null : closest(event, "[data-lane] .t"); // a card hears by itself
+      const token = this.#card ? null : closest(event, "[data-lane] .t"); // a card has its own listeners
       if (!token) return;
       const card = await fetched();
       const isMeant = event.type === "click" || token.matches(":hover, :focus");
@@ -175,12 +175,12 @@ export class Cards {
     for (const type of ["pointerover", "focusin", "click"]) root.addEventListener(type, hear);
   }
 
-  /** Whether one was open. */
+  /** Close the card, and return whether it was open. */
   close() {
     return this.#card?.close() ?? false;
   }
 
-  /** The token may have gone while its card was open. */
+  /** Close the card if its token has been removed. */
   refresh() {
     this.#card?.refresh();
   }

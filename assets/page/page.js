@@ -1,5 +1,5 @@
-// The page that a server sends: its player, its controls, what a change of the controls means for the player,
-// and what the player wants of the controls. All of it comes from what the server offers.
+// The page from a server: its player, its controls, and the connection between them. All of it is built from
+// the server's offer.
 
 import { Controls } from "specviz/controls/controls.js";
 import { find } from "specviz/dom/dom.js";
@@ -14,7 +14,7 @@ import { promptHint, signsText } from "specviz/words/words.js";
 const NAMING = ["pair", "target", "draft", "weights"];
 const OTHER = "other"; // the pair whose models a visitor names
 
-/** A tab's own name: another run of the same tab takes the place of the one before. */
+/** A unique name for this tab: a new run of the same tab replaces the previous one. */
 function session() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -43,7 +43,7 @@ function connectControls(page) {
   });
   let named = /** @type {string[] | null} */ (null); // the drafters of the models that a visitor names
 
-  /** The controls say something else: the page follows. */
+  /** Update the page after a change of the controls. */
   function follow() {
     address.change({ values: controls.values });
     shell.summarise(address);
@@ -53,7 +53,7 @@ function connectControls(page) {
     page.view.compareControls();
   }
 
-  /** Have the controls say this, which no hand has chosen. @param {Record<string, Value>} values */
+  /** Set controls from code. @param {Record<string, Value>} values */
   function write(values) {
     const { pair } = controls.record;
     controls.write(values);
@@ -63,7 +63,7 @@ function connectControls(page) {
     follow();
   }
 
-  /** Offer what the pair can use; `wanted` stays chosen if it is among that. @param {string | null} wanted */
+  /** Offer the pair's drafters; `wanted` stays chosen if it is one of them. @param {string | null} wanted */
   function offerDrafters(wanted) {
     const pair = String(controls.record.pair);
     const drafters = { ...config.drafters, [OTHER]: named };
@@ -76,12 +76,12 @@ function connectControls(page) {
     const { chosen } = address;
     if (name === "pair") {
       named = null;
-      // Whoever chooses a pair begins with its own drafter.
+      // A newly chosen pair begins with its own drafter.
       offerDrafters(config.drafters[String(controls.record.pair)] ? null : String(controls.record.drafter));
     }
     if (name === "lanes") beginLanes();
     follow();
-    // A prompt of one's own begins with the pair's own drafter, not with the one that a preset shows.
+    // A visitor's own prompt begins with the pair's own drafter, not with the preset's.
     if (name === "prompt" && chosen && !address.preset) {
       const pair = String(controls.record.pair);
       const { gamma, gamma_policy: policy } = config.defaults;
@@ -90,7 +90,7 @@ function connectControls(page) {
     if (name === "pair" || name === "weights") examine(true);
   }
 
-  /** Other lanes begin with a temperature of their own, unless somebody has set another. */
+  /** Set the usual temperature of the chosen lanes, unless the visitor has set another. */
   function beginLanes() {
     const { lanes, temperature } = controls.record;
     if (temperature === usualTemperature(lanesBefore, config)) {
@@ -147,7 +147,7 @@ function connectControls(page) {
       const isUsual = pair === before;
       const choices = config.controls.find(({ name }) => name === "pair")?.choices ?? [];
       controls.offer("pair", choices, isUsual ? String(config.defaults.pair) : String(pair));
-      if (!isUsual) return; // somebody has chosen another one
+      if (!isUsual) return; // the visitor has chosen another pair
       const { drafter, gamma, gamma_policy } = config.defaults;
       const preset = config.presets.find((candidate) => candidate.prompt === prompt);
       write(preset?.settings ?? { drafter, gamma, gamma_policy });

@@ -1,5 +1,5 @@
-// The player: shows a trace up to the playhead, live or finished. Here its parts are made and
-// told of each other: what is shown (session), how (view), and what a visitor can do (actions).
+// The player: shows a trace up to the playhead, live or finished. Its parts are made and connected here: what
+// is shown (session), how (view), and what a visitor can do (actions).
 
 import { wireActions } from "specviz/actions.js";
 import { Address } from "specviz/run/address.js";
@@ -28,7 +28,7 @@ import { View } from "specviz/view.js";
  */
 
 /**
- * Bring the player to life.
+ * Start the player.
  * @param {Mounting} mounting
  */
 export function mount({ element, server, config, connect }) {
@@ -76,7 +76,7 @@ async function watchLoading(page, isNew = false) {
 function partsOf(root, server, config) {
   /** @type {Partial<PageParts>} */
   const begun = { root, server, config, runs: [] };
-  const page = /** @type {PageParts} */ (begun); // all others are made below
+  const page = /** @type {PageParts} */ (begun); // the other parts are made below
   page.address = new Address(config);
   page.notice = new Notice(find(root, "[data-notice]"));
   page.timeline = new Timeline(() => page.view.requestDraw());
@@ -101,7 +101,7 @@ function partsOf(root, server, config) {
       page.fetching?.shown();
     },
     rounds: (rounds) => page.view.speak(rounds),
-    retold: (trace) => page.view.retell(trace),
+    replaced: (trace) => page.view.redrawTokens(trace),
     over: () => {
       page.repeats.over();
       if (!page.session.failed && !page.repeats.isUnderWay) page.replay.offer();
@@ -122,18 +122,18 @@ function partsOf(root, server, config) {
 /** @param {PageParts} page */
 function handles(page) {
   const { session, timeline } = page;
-  const shown = () => timeline.shown().rounds;
+  const shownRounds = () => timeline.shown().rounds;
   return {
     get trace() { return session.trace; },
     get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },
     /** @param {LaneName} lane */
     metricsOf(lane) { return measure(session.trace?.rounds ?? [], session.trace?.header, lane); },
-    /** The figures of what is shown: of the rounds before the playhead. */
-    get shown() { return measure(shown(), session.trace?.header); },
+    /** The figures of the rounds before the playhead. */
+    get shown() { return measure(shownRounds(), session.trace?.header); },
     get series() { return series(session.trace?.rounds ?? [], lanesOf(session.trace?.header)); },
     get run() { return session.run; },
     /** @param {LaneName} lane */
-    finished(lane) { return shown().filter((round) => round.lane === lane).length; },
+    finished(lane) { return shownRounds().filter((round) => round.lane === lane).length; },
     get position() { return timeline.position; },
     get events() { return timeline.events.length; },
   };

@@ -2,10 +2,10 @@
 
 import { plural, signsText } from "specviz/words/words.js";
 
-const WIDE = "(min-width: 761px)"; // screens on which the panel lies over a part of the player
-const ROOMY = "(min-width: 1121px)"; // screens on which it stands beside the player, as in the style sheet
+const WIDE = "(min-width: 761px)"; // screens on which the panel covers a part of the player
+const ROOMY = "(min-width: 1121px)"; // screens on which it is next to the player, as in the style sheet
 
-// Press a button of the page, if it is there: a run that was taken away has few of them.
+// Press a button of the page if it exists: a saved run has few of them.
 /** @param {string} selector */
 function press(selector, number = 0) {
   const button = document.querySelectorAll(selector)[number];
@@ -21,8 +21,8 @@ export class Shell {
     this.#themed = themed;
     this.#panelButton?.addEventListener("click", () => this.#togglePanel());
     document.querySelector("[data-toggle-theme]")?.addEventListener("click", () => this.toggleTheme());
-    // A press beside them closes them once it has done what it was meant for: the page moves as they go.
-    // The place of a press is noted at its begin: its element may go away. The prompt and Run go with them.
+    // A press outside the settings closes them, after its own action, since the page then moves. The target
+    // is noted when the press begins, since its element may be removed. The top bar counts as inside.
     let isBeside = false;
     document.addEventListener("pointerdown", ({ target }) => {
       isBeside = target instanceof Element && !target.closest("#panel, #topbar, dialog");
@@ -52,12 +52,12 @@ export class Shell {
     press("#stop");
   }
 
-  /** Show the settings, if they stand beside the player. */
+  /** Show the settings if the screen is wide enough. */
   openPanel() {
     if (!this.#isPanelOpen && matchMedia(WIDE).matches) this.#togglePanel();
   }
 
-  /** A run begins: settings that would lie over a lane make way. */
+  /** Close settings that would cover a lane, because a run begins. */
   clearLanes() {
     if (!matchMedia(ROOMY).matches) this.closePanel();
   }
@@ -67,7 +67,7 @@ export class Shell {
     press("button.preset", number - 1);
   }
 
-  // The settings in force, on the button that opens their panel, and the preset that the controls hold.
+  // Show the current settings on the button of their panel, and mark the preset in the controls.
   /** @param {Address} address */
   summarise({ chosen, settings: { gamma, gamma_policy: policy, temperature, max_new_tokens: length } }) {
     const sampling = temperature === 0 ? "greedy" : `T ${temperature}`;
@@ -78,7 +78,7 @@ export class Shell {
     }
   }
 
-  /** Mark a prompt that holds signs of a chat template. @param {string[]} signs */
+  /** Mark a prompt that contains special tokens of a chat template. @param {string[]} signs */
   markSigns(signs) {
     document.body.classList.toggle("sv-has-signs", signs.length > 0);
     const sentence = signs.length ? signsText(signs) : "";
@@ -93,7 +93,7 @@ export class Shell {
     if (button instanceof HTMLButtonElement) button.disabled = !canStop;
   }
 
-  /** Whether the settings were open. */
+  /** Close the settings, and return whether they were open. */
   closePanel() {
     const isOpen = this.#isPanelOpen;
     if (isOpen) this.#togglePanel();
@@ -105,7 +105,7 @@ export class Shell {
   }
 
   #togglePanel() {
-    // The keyboard's place would go with the panel.
+    // The focus would be lost with the panel.
     const hadFocus = document.activeElement?.closest("#panel");
     const open = document.body.classList.toggle("sv-panel-open");
     this.#panelButton?.setAttribute("aria-expanded", String(open));

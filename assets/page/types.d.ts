@@ -1,10 +1,10 @@
 // The types that the page's modules share. They are global: no module has to import them.
 
-// A trace, as specviz/runs/trace.py writes it (schema 2). Fields that are None or empty in Python's
-// tokens are left out of the JSON.
+// A trace in the form of specviz/runs/trace.py (schema 2). Fields that are None or empty in Python's tokens are
+// missing in the JSON.
 
-type LaneName = string; // "speculative" and "baseline" in a race of two, or names of their own
-// "untold": the last token of a step of a watched server that does not tell what it drafted
+type LaneName = string; // "speculative" and "baseline" in a race of two, or other names
+// "untold": the last token of a step of a watched server that does not report its drafts
 type Outcome = "accepted" | "rejected" | "ignored" | "corrected" | "bonus" | "untold";
 type EndReason = "eos" | "length" | "context" | "stop" | "stopped";
 
@@ -15,7 +15,7 @@ interface Choice {
 }
 
 interface Token {
-  id: number; // of a rejected draft of a watched server it is missing, and its text is empty
+  id: number; // missing for a rejected draft of a watched server, whose text is empty
   text: string;
   outcome: Outcome;
   p?: number;
@@ -27,7 +27,7 @@ interface Token {
   top_p?: Choice[];
   top_q?: Choice[];
   top_residual?: Choice[];
-  seen?: number; // how often the text before it was followed by anything, if its q was counted
+  seen?: number; // earlier occurrences of the text before it, if its q was counted
   weight?: number;
   threshold?: number;
   chance?: number;
@@ -37,14 +37,14 @@ interface FiledRound {
   lane: LaneName;
   index: number;
   drafted: Token[];
-  last: Token | null; // behind the accepted ones, if the text had not ended
+  last: Token | null; // after the accepted ones, unless the text had ended
   draft_seconds: number;
   verify_seconds: number;
   overhead_seconds: number;
   clock: number; // seconds
   wall?: number; // seconds
   exchanged?: number; // bytes, if the target is on a server
-  server_seconds?: number; // of verify_seconds, if the server tells
+  server_seconds?: number; // of verify_seconds, if the server reports them
 }
 
 interface Round extends FiledRound {
@@ -73,13 +73,13 @@ interface Model {
   revision: string | null;
   context?: number | null; // tokens
   shared?: number; // tokens in common with the target, if its tokenizer is another
-  weights?: string; // how its file holds them, if they are kept so
-  products?: "int8" | "fp32"; // of weights of few bits on a processor
+  weights?: string; // their stored format, if it is kept
+  products?: "int8" | "fp32"; // the arithmetic of few-bit weights on a processor
 }
 
 interface FiledHeader {
   prompt: string;
-  question?: string | null; // what was asked, if it stands in a chat template within the prompt
+  question?: string | null; // the question, if the prompt has it in a chat template
   messages?: { role: "system" | "user" | "assistant"; content: string }[]; // all turns, if there are several
   prompt_ids: number[];
   lanes: Record<LaneName, Settings>; // of lanes with drafts
@@ -95,7 +95,7 @@ interface FiledHeader {
   date: string; // ISO 8601, UTC
   prefill_seconds: Partial<Record<LaneName, Record<string, number>>>;
   mode: string;
-  source?: string | null; // the serving engine that speculated by itself and was only watched
+  source?: string | null; // the serving engine that speculated itself and was only watched
   streaming_rate?: number | null; // tokens per second of the server's own stream
 }
 
@@ -130,15 +130,15 @@ interface Trace {
   header: Header;
   rounds: Round[];
   end: End | null;
-  isInterrupted?: boolean; // whether it has no end and never will; in no JSON
+  isInterrupted?: boolean; // whether it has no end and will get none; not in the JSON
 }
 
-// What the page makes of tokens and rounds.
+// The page's own types of tokens and rounds.
 
-/** A drafted token that the target has yet to judge has no verdict. */
+/** A token; a drafted one that is not judged yet is "pending". */
 type ShownToken = Omit<Token, "outcome"> & { outcome: Outcome | "pending" };
 
-/** Something that happens in a round: `seen` drafts are there, `judged` of them have a verdict. */
+/** An event of a round: `seen` drafts are visible, and `judged` of them have a verdict. */
 interface PlayEvent {
   round: Round;
   seen: number;
@@ -147,15 +147,15 @@ interface PlayEvent {
   time: number; // seconds on the lane's clock
 }
 
-/** What the playhead shows: finished rounds, and the event inside an unfinished one by lane. */
+/** The content at the playhead: finished rounds, and the event inside an unfinished one by lane. */
 interface Shown {
   rounds: Round[];
   partial: Partial<Record<LaneName, PlayEvent | null>>;
 }
 
-// What travels from the server, as specviz/page/delivery.py writes it.
+// The messages of the server, in the form of specviz/page/delivery.py.
 
-/** A token of a delta: what is missing is null or an empty list. */
+/** A token of a delta: missing fields are null or an empty list. */
 type WireToken = { [Name in keyof Token]: Token[Name] | null };
 
 type WireRound = Omit<FiledRound, "drafted" | "last"> & { drafted: WireToken[]; last: WireToken | null };
@@ -175,7 +175,7 @@ interface Delta {
   remark?: string;
 }
 
-/** What became of a sampling experiment so far, as specviz/page/questions.py tells it. */
+/** The state of a sampling experiment, from specviz/page/questions.py. */
 interface ExperimentState {
   id?: string;
   over: boolean;
@@ -197,7 +197,7 @@ interface ExperimentResult {
   cells: { text: string | null; ours: number; theirs: number }[];
 }
 
-/** How far the server has loaded the page's own pair, as specviz/page/loads.py says it. */
+/** The progress of loading the page's own pair, from specviz/page/loads.py. */
 interface LoadState {
   over: boolean;
   error?: string | null;
@@ -205,7 +205,7 @@ interface LoadState {
   said?: string;
 }
 
-/** A pair that is not here yet, and its fetch, as specviz/page/fetches.py tells it. */
+/** A pair that is not here yet, and its fetch, from specviz/page/fetches.py. */
 interface FetchState {
   state: "idle" | "running" | "stopped" | "failed" | "done";
   pair: string;
@@ -214,14 +214,14 @@ interface FetchState {
   mayFetch: boolean; // whether this visitor may have it fetched
   bytes: number; // of its files
   done: number; // of them, here by now
-  step: string; // what is being done
+  step: string; // the current step, in words
   elapsed: number | null; // seconds
   left: number | null; // seconds, about
   error: string | null;
   offer?: Partial<Config>; // what the page offers now that the pair is here
 }
 
-/** What is asked of a run: which one, if the server knows it, one of its lanes, and the run itself. */
+/** A question about a run: its id, if the server knows it, one of its lanes, and the run itself. */
 interface RunWish {
   run: string | null;
   lane?: LaneName;
@@ -242,7 +242,7 @@ interface DifferenceResult {
   reasons: string[];
 }
 
-/** What the doctor says of a pair, as specviz/page/doctor.py tells it. */
+/** The doctor's report on a pair, from specviz/page/doctor.py. */
 interface DoctorReport {
   verdict: "good" | "warning" | "stop";
   summary: string;
@@ -252,13 +252,13 @@ interface DoctorReport {
   models: string; // the pair without the form of its weights
 }
 
-/** What becomes of a run. */
+/** The callbacks of a run. */
 interface RunNews {
   received(delta: Delta): void;
   refused(sentence: string): void;
 }
 
-/** The server's functions. A page that was taken away has none. */
+/** The server's functions. A saved page has none. */
 interface Server {
   run?(asked: Record<string, Value>, news: RunNews): Promise<void>;
   stop?(asked: { session: string }): Promise<void>;
@@ -288,8 +288,7 @@ interface SamplingWish {
   draws: number;
 }
 
-// What Python hands to the page: specviz/page/offer.py, or specviz/runs/html.py for a run that
-// was taken away.
+// The offer from Python: specviz/page/offer.py, or specviz/runs/html.py for a saved run.
 
 type Value = string | number | null; // of a control
 type Theme = "light" | "dark";
@@ -306,10 +305,10 @@ interface DrafterWords {
   choice: string; // in a control
   clause: string; // who guesses, within a sentence
   who: string; // the same at the beginning of one
-  guessed: string; // how guesses came about, with {count}; empty where models draw one after the other
+  guessed: string; // the origin of guesses, with {count}; empty if a model draws them one after another
   guessed_greedy: string;
-  unguessed: string; // why a round has none
-  needs: string | null; // what a pair must have for it
+  unguessed: string; // why a round has no guesses
+  needs: string | null; // the part that a pair must have for it
   certain: boolean; // whether q is 1 for each guess
   has_model: boolean; // whether a model guesses
 }
@@ -320,9 +319,9 @@ interface VerdictWords {
   warning: string;
   law: string;
   note: string;
-  left: string; // what a correction is drawn from
-  chance: boolean; // whether it keeps a guess with a chance of its own
-  threshold: string | null; // what is held against it: "u" or "p"
+  left: string; // the name of the distribution that a correction is drawn from
+  chance: boolean; // whether it has its own probability to accept a guess
+  threshold: string | null; // the number that is compared with the threshold: "u" or "p"
   together: boolean; // whether the guesses of a round are judged together
   draws: boolean;
 }
@@ -338,7 +337,7 @@ interface Vocabulary {
 /** A choice, and the heading under which it stands in a list, if it has one. */
 type ListedChoice = [label: string, value: string, group?: string];
 
-/** A control of the settings panel, as specviz/page/controls.py describes it. */
+/** A control of the settings panel, from specviz/page/controls.py. */
 interface ControlWords {
   name: string;
   kind: "list" | "choice" | "range" | "number" | "text";
@@ -354,14 +353,14 @@ interface ControlWords {
 
 interface Config {
   vocabulary: Vocabulary;
-  questionsAt: string; // address below which the page asks the server
+  questionsAt: string; // base address of the questions to the server
   controls: ControlWords[]; // in the order of the panel
   served?: boolean; // by a server that can run the race
-  awaited?: FetchState | null; // a pair that is not here yet, and whose recordings are shown
-  isLoading?: boolean; // its own pair still is, or could not be
+  awaited?: FetchState | null; // a pair that is not here yet and whose recordings are shown
+  isLoading?: boolean; // whether its own pair is not loaded yet, or could not be
   plotly?: string; // address of Plotly's script; a small player has none
-  figures?: RunFigures; // of the run in a page of its own
-  links: Record<string, string>; // behind those of papers in Help: "api", "source", "audit"
+  figures?: RunFigures; // of the run in a saved page
+  links: Record<string, string>; // in Help, after those of papers: "api", "source", "audit"
   titles: Record<string, string>; // of the charts, by name
   presets: Preset[];
   questions: { question: string, run: string, beside?: string }[]; // of the stage, with their recordings
@@ -370,30 +369,30 @@ interface Config {
   limits: Record<string, [number, number]>;
   choices: Record<string, string[]>;
   pairs: Record<string, PairModels>;
-  pairTitles?: Record<string, string>; // what pairs are called
+  pairTitles?: Record<string, string>; // titles by pair
   drafters: Record<string, string[] | null>; // of the listed pairs, the default first; null if unknown
   drafterLabels: [label: string, value: string][]; // of all drafters, in the panel's order
   whole: string[]; // settings that are whole numbers
   schema: number; // of traces
   mostPrompt: number; // characters
-  files?: string; // address below which the server reads files
+  files?: string; // base address to which files are sent
   mostPacked: number; // bytes of a recording's file
-  mostGamma: number; // the longest draft that is looked at for the best one, unless a run drafts more
+  mostGamma: number; // the longest examined draft, unless a run drafts more
   draws: number; // of the sampling experiment, in each lane
-  trace?: FiledTrace; // the run that was taken away
+  trace?: FiledTrace; // the saved run
 }
 
-/** Name and parameters of the models of a pair that it has; parameters are null if unknown. */
+/** Names and parameters of a pair's models; parameters are null if unknown. */
 interface PairModels {
   target: [string, number | null];
   draft?: [string, number | null];
   head?: [string, number | null];
-  unpacked?: string; // the dtype of a target that is not kept as its file has it
-  bits?: number; // of a weight of the target, where that is known
-  chat?: boolean; // whether the target was tuned for chat, where that is known
+  unpacked?: string; // the dtype of a target that is not kept in its stored format
+  bits?: number; // of a weight of the target, if known
+  chat?: boolean; // whether the target was tuned for chat, if known
 }
 
-/** What an address asks for; `wrong` names the parts of it that are not valid. */
+/** The request of an address; `wrong` names its invalid parts. */
 interface Asked {
   preset: string | null;
   prompt: string | null;
@@ -406,17 +405,17 @@ interface Asked {
   wrong: string[];
 }
 
-/** What the page's address tells; `values` are the prompt and the controls, in their order. */
+/** The state in the page's address; `values` are the prompt and the controls, in their order. */
 interface PageState {
   values: Value[];
   recording: string | null;
   theme: string | null;
   stage: boolean;
   view: string | null;
-  reading?: string | null; // "text" where lanes show the text alone
+  reading?: string | null; // "text" if lanes show only the text
 }
 
-// Plotly, as far as it is used here.
+// The used part of Plotly.
 
 interface Points {
   x: (number | string)[];
@@ -482,10 +481,10 @@ interface Window {
     react(node: HTMLElement, data: ChartTrace[], layout: ChartLayout, options: object): void;
     toImage(figure: Figure, form: PictureForm): Promise<string>;
   };
-  specviz?: object; // what tools may read, made in player.js
+  specviz?: object; // the handles for tools, made in player.js
 }
 
-// What the modules make, by the names that others know it by.
+// The modules' types, by their global names.
 
 type Actions = import("specviz/actions.js").Actions;
 type LineChart = import("specviz/charts/lines.js").LineChart;
@@ -551,7 +550,7 @@ interface Parts {
   "stage/questions.js": typeof import("specviz/stage/questions.js");
 }
 
-/** The controls of a page that has some. */
+/** The controls of a served page. */
 interface PageControls {
   readonly values: Value[];
   write(values: Record<string, Value>): void;
@@ -559,7 +558,7 @@ interface PageControls {
   renew(before: string): void; // the page opens with another pair than `before`
 }
 
-/** What the page is made of first: it needs no other part. */
+/** The parts that are made first and need no other part. */
 interface PageGround {
   root: HTMLElement; // the player
   server: Server;
@@ -569,7 +568,7 @@ interface PageGround {
   shell: Shell;
 }
 
-/** What is shown, and where its playhead stands. */
+/** The shown run and its playhead. */
 interface PagePlay {
   session: Session;
   timeline: Timeline;
@@ -577,7 +576,7 @@ interface PagePlay {
   runs: Run[]; // that were shown, the newest last
 }
 
-/** What visitors see and press. */
+/** The parts that visitors see and press. */
 interface PageSurface {
   view: View;
   stage: Stage;
@@ -592,5 +591,5 @@ interface PageSurface {
 /** All parts of the page, as player.js makes them. */
 interface PageParts extends PageGround, PagePlay, PageSurface {}
 
-/** Those parts of the page that something needs: it is given no others. */
+/** The parts of the page that a module needs; it gets no others. */
 type Needs<Part extends keyof PageParts> = Pick<PageParts, Part>;

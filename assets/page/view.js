@@ -8,37 +8,37 @@ import { Pending } from "specviz/race/pending.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
 import { ALONE, draftedLanes, hasBaseline, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { MOTION, tellingRound } from "specviz/run/timeline.js";
+import { MOTION, instructiveRound } from "specviz/run/timeline.js";
 import { Cards, Openers } from "specviz/opening.js";
 import { Readout } from "specviz/race/readout.js";
 import { Strip } from "specviz/race/strip.js";
 import { Transport } from "specviz/race/transport.js";
-import { isRatioTold, settled } from "specviz/words/verdict.js";
+import { isRatioShown, settled } from "specviz/words/verdict.js";
 import { begunBy, helper, spoken } from "specviz/words/words.js";
 
-const SPEAK_EVERY = 2500; // ms between sentences that are read aloud
+const SPEAK_EVERY = 2500; // ms between sentences for screen readers
 const FRAME = 16; // ms
 const HIDDEN_FRAME = 100; // ms
-const WORDS_EVERY = 45; // ms, while a run goes on: each third frame
-const FIGURES_EVERY = 60; // ms, of a short run
-const FIGURES_SELDOM = 250; // ms, of a long one, whose figures change little and take longer
-const QUICK = 4; // ms: figures that take no longer come with the words, in one frame
+const WORDS_EVERY = 45; // ms during a run: every third frame
+const FIGURES_EVERY = 60; // ms in a short run
+const FIGURES_SELDOM = 250; // ms in a long run, whose figures change little and take longer
+const QUICK = 4; // ms; faster figures are drawn in the same frame as words
 const NOT_YET = "Press Run: every number is measured.";
 const PENDING = "Your run has not begun yet.";
-const WORD = 4; // rounds in which a word is whole
+const WORD = 4; // rounds that are enough for a whole word
 
-/** The frames that are asked for: at most one at a time. */
+/** The requested frames, at most one at a time. */
 class Frames {
   #draw;
   #isAsked = false;
-  #timer = 0; // until the next frame in which something is due
+  #timer = 0; // until the next frame with something to draw
 
   /** @param {() => void} draw */
   constructor(draw) {
     this.#draw = draw;
   }
 
-  /** @param {number} [wait]  ms until something is due: a frame for nothing costs much of a full one */
+  /** @param {number} [wait]  ms until something is due: an empty frame costs much of a full one */
   request(wait = 0) {
     if (this.#isAsked) return;
     clearTimeout(this.#timer);
@@ -52,7 +52,7 @@ class Frames {
     else requestAnimationFrame(this.#draw);
   }
 
-  /** A frame is being drawn: from now on another one may be asked for. */
+  /** A frame is being drawn: the next one may be requested. */
   begun() {
     this.#isAsked = false;
   }
@@ -64,21 +64,21 @@ class Frames {
  */
 
 /**
- * Which frame draws words, and which figures. While a run goes on, there is time between two frames with
- * words. Figures come with them, or take turns with them where they take long: a frame for both would then be
- * a late one.
+ * Decides which frames draw words and which draw figures. During a run, some frames pass between two with
+ * words. Quick figures are drawn with the words; slow ones alternate with them, since a frame with both would
+ * be late.
  */
 class DrawingTurns {
   areWordsDue = false;
   figuresTook = 0; // ms
   #areFiguresDue = false;
-  #wordsAt = -Infinity; // ms, when they were drawn
+  #wordsAt = -Infinity; // ms, the time of the last drawing
   #figuresAt = -Infinity;
 
-  /** The parts that this frame draws. @type {(frame: Frame) => { words: boolean, figures: boolean }} */
+  /** The parts to draw in this frame. @type {(frame: Frame) => { words: boolean, figures: boolean }} */
   partsOf({ now, isRunning, wasRunning, pace }) {
     if (!isRunning) {
-      // Behind a run, the last words come first and their figures in the next frame.
+      // After a run, the last words come first, and their figures in the next frame.
       const words = this.areWordsDue;
       return { words, figures: words ? !wasRunning : this.#areFiguresDue };
     }
@@ -115,7 +115,7 @@ class DrawingTurns {
   }
 }
 
-/** Milliseconds between two frames with figures. @param {Round[]} rounds that are shown */
+/** Milliseconds between two frames with figures. @param {Round[]} rounds  the shown ones */
 const paceOfFigures = (rounds) => Math.min(FIGURES_SELDOM, Math.max(FIGURES_EVERY, rounds.length / 4));
 
 export class View {
@@ -162,7 +162,7 @@ export class View {
   /**
    * Another trace is shown from now on.
    * @param {Trace} trace
-   * @param {string} origin what its badge says of it
+   * @param {string} origin  the words of its badge
    */
   begin(trace, origin) {
     this.#card.close();
@@ -179,23 +179,23 @@ export class View {
     find(root, "[data-clause]").textContent = helper(trace.header);
     this.#readout.begin();
     this.#strip.show(trace, origin);
-    this.#tellMismatch();
+    this.#showMismatch();
   }
 
-  /** A run has been asked for, and nothing of it has arrived. @param {PendingRun} pending */
+  /** Show a requested run without results so far. @param {PendingRun} pending */
   wait(pending) {
     const { root, session: { trace } } = this.#page;
     if (!root.hasAttribute("data-pending")) {
       this.#card.close();
-      this.#tellMismatch();
+      this.#showMismatch();
       this.#readout.clear(PENDING);
-      if (trace) this.#panels.show([], trace, this.chosen); // no figure of another run stays
+      if (trace) this.#panels.show([], trace, this.chosen); // remove the figures of the previous run
     }
     this.#pending.show(pending);
     this.requestDraw();
   }
 
-  /** That run will never begin: what was shown before it comes back. */
+  /** The requested run will not begin: show the previous run again. */
   restore() {
     const { session: { origin, trace } } = this.#page;
     this.#pending.end();
@@ -206,10 +206,10 @@ export class View {
   }
 
   /**
-   * Rounds of the shown trace were told again: all that was drawn of them is drawn anew.
+   * Some rounds of the shown trace were replaced: draw all tokens again.
    * @param {Trace} trace
    */
-  retell(trace) {
+  redrawTokens(trace) {
     this.#card.close();
     for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
     this.requestDraw();
@@ -225,12 +225,12 @@ export class View {
   /** The controls have changed, or a run has begun or ended. */
   compareControls() {
     this.#strip.compare();
-    this.#tellMismatch();
+    this.#showMismatch();
     this.#page.repeats.offer();
   }
 
-  // Whether the shown run is of the prompt and the settings above it, and what is said if it is not.
-  #tellMismatch() {
+  // Show a note if the shown run does not match the controls.
+  #showMismatch() {
     const { root, session } = this.#page;
     const { text, isFaded } = session.mismatch;
     root.toggleAttribute("data-faded", isFaded);
@@ -243,7 +243,7 @@ export class View {
     this.#frames.request();
   }
 
-  /** At once, and not with the next frame. */
+  /** Draw at once, not with the next frame. */
   draw() {
     this.#turns.areWordsDue = true;
     this.#draw();
@@ -253,21 +253,21 @@ export class View {
   #draw() {
     this.#frames.begun();
     const { root: { dataset }, session: { pending, trace }, timeline } = this.#page;
-    const shown = timeline.shown();
+    const content = timeline.shown();
     const now = performance.now();
     const wasRunning = dataset.state === "running";
     dataset.state = this.#state();
     const isRunning = dataset.state === "running";
-    const frame = { now, isRunning, wasRunning, pace: paceOfFigures(shown.rounds) };
+    const frame = { now, isRunning, wasRunning, pace: paceOfFigures(content.rounds) };
     const parts = this.#turns.partsOf(frame);
     if (parts.words) {
       this.#turns.noteWords(now);
-      this.#drawWords(shown, trace);
+      this.#drawWords(content, trace);
     }
     if (parts.figures) {
       const begun = performance.now();
       this.#turns.noteFigures(now);
-      if (trace && !pending) this.#drawFigures(shown.rounds, trace);
+      if (trace && !pending) this.#drawFigures(content.rounds, trace);
       this.#turns.figuresTook = performance.now() - begun;
     }
     const wait = this.#drawMarks(parts, isRunning) ? 0 : this.#turns.waitAfter(frame);
@@ -275,8 +275,8 @@ export class View {
   }
 
   /**
-   * Draw marks, which wait for a frame without figures: while a run goes on, for that of its next words.
-   * Returns whether another frame is needed for them.
+   * Draw marks if the frame has no figures; during a run they are drawn with words. Returns whether they need
+   * another frame.
    * @type {(parts: { words: boolean, figures: boolean }, isRunning: boolean) => boolean}
    */
   #drawMarks(parts, isRunning) {
@@ -293,15 +293,16 @@ export class View {
     this.#transport.show(trace);
     if (!trace || pending) return;
     for (const lane of this.#grid.lanes) {
-      const isOwn = (/** @type {Round} */ round) => round.lane === lane.name;
-      const own = rounds.filter(isOwn);
-      const next = trace.rounds.filter(isOwn).slice(own.length, own.length + WORD);
-      lane.show(own, partial[lane.name], next);
-      if (stage.isOn) lane.follow(); // where nobody scrolls
+      const isOfLane = (/** @type {Round} */ round) => round.lane === lane.name;
+      const laneRounds = rounds.filter(isOfLane);
+      const start = laneRounds.length;
+      const next = trace.rounds.filter(isOfLane).slice(start, start + WORD);
+      lane.show(laneRounds, partial[lane.name], next);
+      if (stage.isOn) lane.follow(); // nobody scrolls on the stage
     }
     this.#card.refresh();
-    this.#tell(timeline.moment?.phase);
-    // Marks, once, when a visitor first saw a recording play.
+    this.#showPhase(timeline.moment?.phase);
+    // Measure once when a visitor first sees a recording play.
     const isMarked = performance.getEntriesByName("specviz-playing").length > 0;
     if (timeline.playing && timeline.position && !isMarked) performance.mark("specviz-playing");
   }
@@ -311,7 +312,7 @@ export class View {
     const standings = this.#standings(rounds, trace);
     this.#page.root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
-    this.#transport.tell(rounds.length, trace);
+    this.#transport.showPosition(rounds.length, trace);
     this.#strip.offerComparison();
     this.#grid.mark(trace.header, standings, this.chosen);
     this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
@@ -320,8 +321,8 @@ export class View {
   }
 
   /**
-   * Tell the round at the playhead slowly, or at either end of a run the one that tells most.
-   * @param {() => void} still  what those get instead who want nothing to move
+   * Play the round at the playhead slowly; at either end of a run, the most instructive round.
+   * @param {() => void} still  called instead for visitors who want no motion
    */
   slowDown(still) {
     const { root, session: { trace }, timeline } = this.#page;
@@ -331,14 +332,14 @@ export class View {
     const atEnd = position === 0 || position === events.length;
     const ahead = events.slice(Math.max(0, position - 1));
     const next = ahead.find(({ round }) => round.lane === this.chosen)?.round;
-    const round = (atEnd ? null : next) ?? tellingRound(ours);
+    const round = (atEnd ? null : next) ?? instructiveRound(ours);
     if (trace.header.source || isStill()) still();
-    else if (round) timeline.tell(round);
+    else if (round) timeline.playSlowly(round);
   }
 
-  // The events of the round that plays slowly; its one pass is a light over all guesses.
+  // Show the phase of the round that plays slowly; its pass is a light over all guesses.
   /** @param {string} [phase] */
-  #tell(phase) {
+  #showPhase(phase) {
     const { dataset } = this.#page.root;
     if (dataset.told === phase) return;
     if (phase) dataset.told = phase; else delete dataset.told;
@@ -348,7 +349,7 @@ export class View {
     }
   }
 
-  /** A sentence for those who listen, not too often. @param {Round[]} rounds that have just come */
+  /** Announce a round to screen readers, not too often. @param {Round[]} rounds  the new ones */
   speak(rounds) {
     const drafted = rounds.filter(({ lane }) => lane !== ALONE);
     const ours = drafted.filter(({ lane }) => lane === this.chosen || rounds.length === 1).pop();
@@ -357,7 +358,7 @@ export class View {
     this.#say.textContent = spoken(ours);
   }
 
-  /** The sentence of a round that the playhead has just finished, at once. */
+  /** Announce the round that the playhead has just finished, at once. */
   speakStep() {
     this.#spokenAt = -Infinity;
     const { events, position } = this.#page.timeline;
@@ -365,18 +366,18 @@ export class View {
     if (event?.done) this.speak([event.round]);
   }
 
-  /** Whether a card, a definition or the details of the run were open. */
+  /** Close a card, a definition or the details of the run, and return whether one was open. */
   closeCard() {
     return this.#definitions.close() || this.#card.close() || this.#strip.close();
   }
 
-  /** Whether a panel was open. */
+  /** Close the panel, and return whether one was open. */
   closePanel() {
     return this.#panels.close();
   }
 
   /**
-   * The standings of the lanes with drafts, and the lane that the figures are about from now on.
+   * The standings of the lanes with drafts; also selects the lane that the figures are about.
    * @param {Round[]} rounds
    * @param {Trace} trace
    */
@@ -388,11 +389,11 @@ export class View {
     const standings = new Map();
     for (const name of names) {
       const metrics = measure(judged, header, name);
-      const ratio = isRatioTold(trace, metrics) ? metrics.speedup : null;
+      const ratio = isRatioShown(trace, metrics) ? metrics.speedup : null;
       standings.set(name, { metrics, ratio, isBest: false });
     }
     const speed = (/** @type {LaneName} */ name) => standings.get(name)?.metrics.speedup ?? -1;
-    const [best] = [...names].sort((one, other) => speed(other) - speed(one));
+    const [best] = [...names].sort((a, b) => speed(b) - speed(a));
     const standing = standings.get(best);
     if (standing && (standing.ratio ?? 0) > 0) standing.isBest = true;
     this.chosen = this.#asked ?? (speed(best) > 0 ? best : names[0]);

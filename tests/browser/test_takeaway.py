@@ -69,7 +69,7 @@ SAID_AT_LENGTH = """async (isDoubted) => {
   const delayed = { doubt: "delay", delays: { speculative: 0.12, baseline: 0 },
     spread: { low: 1.1, high: 1.25 } };
   const texts = isDoubted ? {
-    verdict: "the speed of the target alone, but with another text: "
+    verdict: "the speed of the target alone, but with a different text: "
       + "the verdict typical changes the target’s distribution.",
     detail: "", doubt: doubt(slow, delayed, true),
   } : {

@@ -52,13 +52,19 @@ def figures(token: Token, around: list[Token]) -> list[str]:
     p, q = token.p, token.q
     if token.outcome == "ignored":
         fell = next(i for i, other in enumerate(around) if other.outcome == "rejected")
-        return [chance(q or 0), word, visible(around[fell].text), f"place {fell + 1} had", "never"]
+        return [
+            chance(q or 0),
+            word,
+            visible(around[fell].text),
+            f"position {fell + 1} was",
+            "never",
+        ]
     if token.outcome == "bonus":
-        return [chance(p or 0), "free", "All" if len(around) > 2 else "held"]
+        return [chance(p or 0), "free", "All" if len(around) > 2 else "accepted"]
     assert p is not None and q is not None
     if token.outcome == "corrected":
         left = [c.probability for c in token.top_residual if c.id == token.id]
-        return [word, chance(p), chance(q), *(f"{chance(one)} of what was left" for one in left)]
+        return [word, chance(p), chance(q), *(f"{chance(one)} of the residual" for one in left)]
     said = [chance(p), chance(q), word]
     if token.outcome == "accepted" and p >= q:
         return [*said, "whatever the draw"]
@@ -71,9 +77,9 @@ def figures(token: Token, around: list[Token]) -> list[str]:
 
 def check_odds(said: str, token: Token) -> None:
     """Check that the odds and the draw in a sentence, if any, are the token's, rounded."""
-    found = re.search(r"([\d.]+); the draw was ([\d.]+),", said)
+    found = re.search(r"p/q = ([\d.]+); u was ([\d.]+),", said)
     if found is None:
-        assert "the draw was" not in said
+        assert "u was" not in said
         return
     assert token.p is not None and token.q and token.u is not None
     odds, draw = map(float, found.groups())
@@ -101,7 +107,7 @@ def test_every_outcome_has_its_sentence(visitor: Visitor, width: int, height: in
         if token.outcome == "corrected":  # it replaces the rejected token
             fell = next(i for i, other in enumerate(around) if other.outcome == "rejected")
             title = visitor.page.locator(".sv-card-title small")
-            assert title.inner_text().endswith(f", place {fell + 1}")
+            assert title.inner_text().endswith(f", position {fell + 1}")
             expect(visitor.page.locator(".sv-card-numbers")).not_to_contain_text("min(1")
         wait_for(visitor.page, INSIDE)  # it stays inside once the page has scrolled
         listed = visitor.page.locator(".sv-card-lists ol")
@@ -168,7 +174,7 @@ def test_the_panel_explains_the_speed_with_the_figures_of_the_run(visitor: Visit
     ]
     assert page.locator("[data-headline]").inner_text() == headline_of(trace)
     lead = drawer.locator(".sv-lead").inner_text()
-    assert re.search(r"times as fast|good as even|loses|no acceptance rate", lead)
+    assert re.search(r"times as fast|about even|loses|no acceptance rate", lead)
     if why["break_even"] is not None:
         expect(drawer).to_contain_text(f"break-even of {two_places(why['break_even'])}")
     m = compute_metrics(Trace.from_dict(data))
@@ -183,7 +189,7 @@ def test_the_panel_explains_the_speed_with_the_figures_of_the_run(visitor: Visit
     if why["best_gamma"]:
         assert bars[why["best_gamma"] - 1] == two_places(why["best_speedup"])
     expect(drawer).to_contain_text(f"Measured in this run: {two_places(why['speedup'])}×.")
-    drawer.get_by_role("slider", name="Price of a guess").fill("1")
+    drawer.get_by_role("slider", name="Cost of a guess").fill("1")
     answer = drawer.locator(".sv-whatif")
     expect(answer).to_contain_text("no γ would pay")
     drawer.get_by_role("button", name="Back to this run").click()

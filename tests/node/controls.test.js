@@ -91,7 +91,7 @@ test("of a report the worst is told first", () => {
 test("an empty prompt asks a chat model a question, and has any other go on from a beginning", () => {
   assert.match(promptHint({ chat: true }, "auto"), /^Ask something; both lanes answer/);
   assert.match(promptHint({ chat: false }, "literal"), /^Ask something; both lanes answer/);
-  assert.match(promptHint({ chat: true }, "off"), /go on from it$/);
-  assert.match(promptHint({ chat: false }, "auto"), /go on from it$/);
+  assert.match(promptHint({ chat: true }, "off"), /continue it$/);
+  assert.match(promptHint({ chat: false }, "auto"), /continue it$/);
   assert.match(promptHint(undefined, "auto"), /question|ask.*beginning/i);
 });

@@ -81,7 +81,7 @@ test("what checking costs is said by the measured times of this very round", () 
     const told = asRound({ ...round, verify_seconds: seconds });
     return stepsOf(told, { ...short, rounds: [told, ...alone] }).find(({ chapter }) => chapter === "Check").note;
   };
-  assert.match(noteAt(2 * single), /^Checking is not free: a pass over one token takes .*ms here on average/);
+  assert.match(noteAt(2 * single), /^Checking is not free: a one-token pass takes .*ms here on average/);
   for (const seconds of [0.9 * single, single]) {
     assert.match(noteAt(seconds), /^Checking cost nothing extra here/);
     assert.doesNotMatch(noteAt(seconds), /not free|costs more than one/);
@@ -94,7 +94,7 @@ test("a guess that ends because the draft is not sure says so", () => {
     const rounds = short.rounds.filter(({ lane }) => lane === OURS).slice(0, 3);
     const told = asRound({ ...rounds[2], drafted: rounds[2].drafted.slice(0, drafted) });
     const all = [rounds[0], rounds[1], told];
-    return /as the draft sees it/.test(stepsOf(told, { ...short, header: { ...short.header, settings }, rounds: all })[0].sentence);
+    return /by its own estimate/.test(stepsOf(told, { ...short, header: { ...short.header, settings }, rounds: all })[0].sentence);
   };
   const { gamma } = short.header.settings;
   const before = short.rounds.filter(({ lane }) => lane === OURS).slice(0, 2).flatMap(({ emitted }) => emitted).length;

@@ -34,10 +34,10 @@ test("while a run goes on, nobody is told to press Run", () => {
 });
 
 test("what has passed and what is left have their names, and nothing is left of what takes longer", () => {
-  const since = 1000, toldAt = 3000;
-  assert.equal(waitingTime({ since, toldAt, left: null }, 5500), "4 s elapsed · time left unknown");
-  assert.equal(waitingTime({ since, toldAt, left: 10 }, 5500), "4 s elapsed · about 8 s left");
-  assert.equal(waitingTime({ since, toldAt, left: 2 }, 5500), "4 s elapsed · longer than usual");
+  const since = 1000, estimatedAt = 3000;
+  assert.equal(waitingTime({ since, estimatedAt, left: null }, 5500), "4 s elapsed · time left unknown");
+  assert.equal(waitingTime({ since, estimatedAt, left: 10 }, 5500), "4 s elapsed · about 8 s left");
+  assert.equal(waitingTime({ since, estimatedAt, left: 2 }, 5500), "4 s elapsed · longer than usual");
 });
 
 test("a pair that is not here says its size and its minutes, and a fetch how far it is", () => {
@@ -56,8 +56,8 @@ test("a pair that is not here says its size and its minutes, and a fetch how far
   assert.equal(fetchedWords(running), "Fetching it · 400 MB of 1.6 GB · 10 s elapsed · about 31 s left");
   assert.equal(fetchedShare(running), 0.25);
   const stopped = { ...running, state: "stopped", elapsed: null, left: 96 };
-  assert.equal(fetchedWords(stopped), "Stopped. 400 MB of 1.6 GB came and stays.");
-  assert.equal(offerWords(stopped, false).button, "Go on: 1.2 GB, about 2 min");
+  assert.equal(fetchedWords(stopped), "Stopped. 400 MB of 1.6 GB are here and stay.");
+  assert.equal(offerWords(stopped, false).button, "Resume: 1.2 GB, about 2 min");
   assert.equal(fetchedWords({ ...running, state: "failed", error: "The disk is full." }), "The disk is full.");
   assert.equal(offerWords({ ...running, state: "failed", left: null }, false).button, "Try again: 1.2 GB");
 });

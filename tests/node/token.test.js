@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { restOfWord } from "specviz/race/token.js";
-import { tellingRound } from "specviz/run/timeline.js";
+import { instructiveRound } from "specviz/run/timeline.js";
 import { visible } from "specviz/words/words.js";
 
 const of = (...texts) => texts.map((text) => ({ text }));
@@ -35,6 +35,6 @@ test("the round that tells most is one whose models part at words", () => {
   const blank = round("\n", "  ");
   const half = round("(", " that");
   const words = round(" word", " string");
-  assert.equal(tellingRound([...first, blank, half, words, words]), words);
-  assert.equal(tellingRound([...first, blank, half]), blank);
+  assert.equal(instructiveRound([...first, blank, half, words, words]), words);
+  assert.equal(instructiveRound([...first, blank, half]), blank);
 });

@@ -43,9 +43,9 @@ test("of many verdicts the first and the last have a step of their own", () => {
     const judged = stepsOf(round, traceOf(round)).filter(({ chapter }) => chapter === "Judge");
     const all = Math.min(64, kept + 1);
     const parts = judged.map(({ part }) => part);
-    const firsts = ["place 1 of 64", "place 2 of 64", "place 3 of 64"];
-    const between = `places 4 to ${all - 2} of 64`;
-    assert.deepEqual(parts, [...firsts, between, `place ${all - 1} of 64`, `place ${all} of 64`]);
+    const firsts = ["position 1 of 64", "position 2 of 64", "position 3 of 64"];
+    const between = `positions 4 to ${all - 2} of 64`;
+    assert.deepEqual(parts, [...firsts, between, `position ${all - 1} of 64`, `position ${all} of 64`]);
     const shown = judged[3].tokens.filter(({ outcome }) => outcome !== "pending");
     assert.equal(shown.length, all - 2);
     assert.ok(shown.every(({ outcome }) => outcome === "accepted"));

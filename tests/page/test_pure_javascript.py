@@ -122,7 +122,7 @@ def test_several_runs_are_told_by_median_and_quartiles(sentences: Sentences) -> 
     ratios = [1.5, 3.0, 2.0, 2.5, 1.75]
     words = called("race/repeats.js", "summary", [*ratios, None])
     found = spread(ratios)
-    assert f"median {found.median:.2f}, half of them {found.low:.2f} to {found.high:.2f}" in words
+    assert f"median {found.median:.2f}, quartiles {found.low:.2f} to {found.high:.2f}" in words
     sentences(words)
 
 
@@ -167,7 +167,7 @@ def test_what_each_question_says_of_the_recordings_is_what_python_counts_in_them
     assert right == 1 and re.search(f"α is {other.alpha:.2f} at .* and {own.alpha:.2f} at", why)
     (right, why), parted = answers["same-letters"], parting(shown["same-letters"][0])
     assert right == (parted is not None)
-    assert (f"part after {parted} token" if parted is not None else "Here all") in why
+    assert (f"diverge after {parted} token" if parted is not None else "Here all") in why
 
 
 PARTS = ("draft_seconds", "verify_seconds", "overhead_seconds")
@@ -242,7 +242,7 @@ def test_a_round_is_told_in_a_sentence_to_those_who_listen() -> None:
         own, counts = r.last, [t.outcome for t in r.drafted]
         assert said.startswith(f"Round {r.index + 1}: ")
         assert visible(own.text) in said
-        assert ("came free" in said) == (own.outcome == "bonus" and bool(counts))
+        assert ("is the bonus token" in said) == (own.outcome == "bonus" and bool(counts))
         if own.outcome == "corrected":
             assert f"{counts.count('accepted')} of {len(counts)} guesses accepted" in said
             assert said.endswith(f"the target wrote {visible(own.text)} instead.")

@@ -1,5 +1,5 @@
-// The charts of a run in the drawer, and those that are taken away: Python draws them, from the whole
-// run. A page of its own has them inside; else the server is asked, once for each run.
+// The charts of a run in the drawer, and those that are saved: Python draws them from the whole run. A saved
+// page contains them; otherwise the server is asked, once for each run.
 
 import { drawFigure, fetchPlotly, theme } from "specviz/charts/figures.js";
 import { element } from "specviz/dom/dom.js";
@@ -7,11 +7,11 @@ import { isOver } from "specviz/facts/trace.js";
 import { plain } from "specviz/run/saving.js";
 
 export const REQUESTS = "requests"; // the chart that only targets on a server have
-const DEEP = ["positions", "rates", REQUESTS]; // what neither the landing nor the drawer draws itself
+const DEEP = ["positions", "rates", REQUESTS]; // the charts that the page does not draw itself
 const HEIGHT = 250; // px
 const ALL_LANES = ""; // the charts that show every lane
-const LATER = "More charts come once the run is over.";
-const FAILED = "The charts could not be made; open this panel again.";
+const LATER = "More charts appear once the run is over.";
+const FAILED = "The charts could not be made: open this panel again.";
 
 /** @type {WeakMap<Trace, Promise<RunFigures>>} */
 const requests = new WeakMap();
@@ -24,7 +24,7 @@ export function figuresOf({ config, server }, trace) {
   if (config.figures) return Promise.resolve(config.figures);
   const request = requests.get(trace) ?? ask(server, trace);
   requests.set(trace, request);
-  request.catch(() => requests.delete(trace)); // the next one asks again
+  request.catch(() => requests.delete(trace)); // so that the next call asks again
   return request;
 }
 
@@ -67,7 +67,7 @@ export class Charts {
 
   /**
    * @param {Trace} trace  with all its lanes
-   * @param {LaneName} lane  the one that the drawer is about
+   * @param {LaneName} lane  the lane of the drawer
    */
   show(trace, lane) {
     const { config } = this.#page;
@@ -138,7 +138,7 @@ function lineSaid({ name, x = [], y = [], type, orientation }) {
   if (orientation === "h") {
     return `${name} ${x.map((value, i) => `${number(value)} ms in ${y[i]}`).join(" and ")}`;
   }
-  if (type === "bar") return y.map((value, i) => `${number(value)} at place ${x[i]}`).join(", ");
+  if (type === "bar") return y.map((value, i) => `${number(value)} at position ${x[i]}`).join(", ");
   return `${name} ends at ${number(y[y.length - 1])}`;
 }
 

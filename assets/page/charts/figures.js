@@ -1,5 +1,4 @@
-// Figures of Plotly that Python has made, drawn in the page. Plotly is fetched when somebody first
-// asks for one: 4 MB that nobody needs who only watches.
+// Plotly figures from Python, drawn in the page. Plotly has 4 MB, so it is fetched with the first figure.
 
 import { element, loaded } from "specviz/dom/dom.js";
 
@@ -21,7 +20,7 @@ export function fetchPlotly({ plotly }) {
 }
 
 /**
- * Draw a figure in the page. A finger that moves over it scrolls the page, so it does not zoom.
+ * Draw a figure in the page, without zoom: a finger that moves over it scrolls the page.
  * @type {(plot: HTMLElement, data: ChartTrace[], layout: ChartLayout) => void}
  */
 export function drawFigure(plot, data, layout) {

@@ -1,23 +1,23 @@
-// Line charts in SVG, drawn anew with each frame that changes them: lines, filled areas, a grid of a few
-// ticks. Their words are HTML over them, so that they are set like the page's own.
+// Line charts in SVG, redrawn in each frame that changes them: lines, filled areas, a grid of a few ticks.
+// Their words are HTML above them, set like the page's own.
 
 import { element, shape } from "specviz/dom/dom.js";
 import { twoOf } from "specviz/facts/lanes.js";
 import { fastestLane, series } from "specviz/facts/metrics.js";
 
-const NEAR = 0.7; // px: a point that is nearer to the one before would not be seen
+const NEAR = 0.7; // px; a point nearer to the previous one would be invisible
 
 /**
  * @typedef {object} Line
  * @property {Point[]} points
- * @property {string} key  of the lane: chooses colour and dash
- * @property {boolean} [isLater]  not reached yet: faint
+ * @property {string} key  of the lane: selects colour and dash
+ * @property {boolean} [isLater]  whether it is not reached yet, and faint
  * @property {boolean} [isThin]
  * @property {boolean} [hasHead]  a dot at its end
  */
 
 /**
- * Words at a place of the chart; text or an element that is moved there.
+ * A text at a point of the chart.
  * @typedef {{ at: Point, text: string, className?: string, by?: [number, number] }} Label  by: px
  */
 
@@ -36,9 +36,9 @@ const NEAR = 0.7; // px: a point that is nearer to the one before would not be s
 /** In px. @typedef {{ width: number, height: number }} Size */
 
 /**
- * Draw into `box`; returns where a point lies in it, in px. Null where there is no room.
+ * Draw into `box`, and return the function that gives the px of a point; null if there is no room.
  * @param {HTMLElement} box
- * @param {Size} size  of the box: to ask it for one while text is written would lay out the whole page
+ * @param {Size} size  of the box: reading it from the box would force a layout of the whole page
  * @param {LineChart} chart
  */
 export function drawLines(box, { width, height }, chart) {
@@ -54,10 +54,10 @@ export function drawLines(box, { width, height }, chart) {
   return toPixels;
 }
 
-/** @typedef {(point: Point) => Point} Place  in px */
+/** @typedef {(point: Point) => Point} ToPixels */
 
 // Axes, the area between two lines, and the lines with their heads.
-/** @type {(chart: LineChart, place: Place, width: number) => Part[]} */
+/** @type {(chart: LineChart, toPixels: ToPixels, width: number) => Part[]} */
 function shapesOf({ x: [x0], ticksY, lines, area, margin }, toPixels, width) {
   /** @type {Part[]} */
   const shapes = ticksY.map(([value]) => {
@@ -82,7 +82,7 @@ function shapesOf({ x: [x0], ticksY, lines, area, margin }, toPixels, width) {
 }
 
 // The words at the axes and in the chart.
-/** @type {(chart: LineChart, place: Place, height: number) => Part[]} */
+/** @type {(chart: LineChart, toPixels: ToPixels, height: number) => Part[]} */
 function wordsOf({ x: [x0], y: [y0], ticksX, ticksY, labels = [], margin }, toPixels, height) {
   const besideY = (/** @type {number} */ value) =>
     ({ x: margin.left - 9, y: toPixels({ x: x0, y: value }).y });
@@ -99,21 +99,21 @@ function wordsOf({ x: [x0], y: [y0], ticksX, ticksY, labels = [], margin }, toPi
 }
 
 /**
- * A node of a chart: its name and attributes, and what it says.
+ * A node of a chart: its name, its attributes and its text.
  * @typedef {Record<string, string | number> & { tag: string }} Part
  */
 
 /** The drawn nodes of each parent. @type {WeakMap<Element, { node: Element, part: Part }[]>} */
 const drawn = new WeakMap();
 
-// Draw parts in the place of those that were there. Of each only what differs is set: nodes that
-// are made for every frame hold it up when they are collected.
+// Replace the drawn parts. Only what differs is set: making new nodes for every frame would cause pauses for
+// garbage collection.
 /** @type {(parent: Element, wanted: Part[]) => void} */
 function renew(parent, wanted) {
-  const there = drawn.get(parent) ?? [];
-  for (const { node } of there.slice(wanted.length)) node.remove();
+  const present = drawn.get(parent) ?? [];
+  for (const { node } of present.slice(wanted.length)) node.remove();
   drawn.set(parent, wanted.map((part, i) => {
-    const old = there[i];
+    const old = present[i];
     const node = old?.part.tag === part.tag ? old.node : nodeOf(part);
     if (!old) parent.append(node);
     else if (node !== old.node) old.node.replaceWith(node);
@@ -145,7 +145,7 @@ function path(points) {
   return commands;
 }
 
-/** At a place in px. @type {(text: string, className: string, at: Point) => Part} */
+/** A text at a point in px. @type {(text: string, className: string, at: Point) => Part} */
 const put = (text, className, at) => ({ tag: "span", class: className, text, at: shift(at) });
 
 /** @param {Point} at  px */
@@ -162,7 +162,7 @@ export function move(node, at) {
 /** @typedef {{ x: number, y: number }} Point */
 
 /**
- * A run as a race of two: its fastest lane, under the name of one that drafts, and the target alone.
+ * A run as a race of two: its fastest lane, under the name "speculative", and the target alone.
  * @param {Trace} trace
  * @returns {Trace}
  */
@@ -189,8 +189,8 @@ export function ends(lines) {
 }
 
 /**
- * Round numbers from 0 up to `most`, about `count` of them.
- * @type {(most: number, count: number) => number[]}
+ * Round numbers from 0 up to `max`, about `count` of them.
+ * @type {(max: number, count: number) => number[]}
  */
 export function ticks(max, count) {
   const rough = max / count;
@@ -201,8 +201,8 @@ export function ticks(max, count) {
 }
 
 /**
- * The same with what is said at each.
- * @type {(most: number, count: number, say?: (value: number) => string) => [number, string][]}
+ * The same with their labels.
+ * @type {(max: number, count: number, labelOf?: (value: number) => string) => [number, string][]}
  */
-export const namedTicks = (max, count, say = String) =>
-  ticks(max, count).map((value) => [value, say(value)]);
+export const namedTicks = (max, count, labelOf = String) =>
+  ticks(max, count).map((value) => [value, labelOf(value)]);

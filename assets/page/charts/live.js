@@ -1,6 +1,6 @@
-// The charts of the landing: tokens against time, with the gap between the lanes filled and named,
-// and three small ones "so far": acceptance, tokens per pass, tokens per second. Their axes stand
-// still while a run lasts; those of a live run grow in steps.
+// The charts of the landing: tokens against time, with the gap between the lanes filled and labelled, and
+// three small ones: acceptance, tokens per pass, tokens per second. Their axes are fixed for a finished run;
+// those of a live run grow in steps.
 
 import { drawLines, move, namedTicks } from "specviz/charts/lines.js";
 import { element, find } from "specviz/dom/dom.js";
@@ -11,19 +11,19 @@ import { duration, fixed, perSecond } from "specviz/words/words.js";
 
 const MINI = { left: 34, right: 92, top: 8, bottom: 24 };
 const SPEED = { ...MINI, right: 118 };
-const USUAL_MINI = 112; // px high: the letters of a higher one are larger
+const USUAL_MINI = 112; // px; a higher chart has larger letters
 const LARGEST_LETTERS = 1.4; // times the usual ones
-const NARROW = 190; // px: in a chart that is no wider its figures stand above the lines
+const NARROW = 190; // px; a narrower chart has its figures above the lines
 const NARROW_MINI = { left: 26, right: 26, top: 34, bottom: 24 };
-const BESIDE_CHART = 12; // px left and right of a chart that still point at its ends
-/** Figures at the ends of lines: their names, their charts, and what is said beside them. */
+const BESIDE_CHART = 12; // px left and right of a chart that still count as its ends
+/** Figures at the ends of lines: their names, charts and words. */
 const HEADS = [
   ["alpha", "alpha", "of judged"],
   ["tau", "tau", ""],
   ["speed", "speed", ""],
   ["speed-alone", "speed", "alone"],
 ];
-const AIR = 1.15; // how much further than what is there the axis of a live run goes
+const AIR = 1.15; // the length of a live run's axis relative to its data
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
 /** @type {Record<string, string>} lanes in words */
 const NAMES = { [ALONE]: "target alone", [OURS]: "with drafts" };
@@ -32,22 +32,19 @@ const LABEL = 22; // px between two labels, at least
 /** @typedef {[left: number, up: number, right: number, down: number]} Box */
 
 const LARGE = { left: 38, right: 14, top: 26, bottom: 26 }; // px
-const ALIKE = 0.1; // the share by which lanes' lengths may differ for their gap to have a name
-const ROOM = 0.22; // of the clock, that a name takes
-/**
- * The least room in which the name of a gap fits, small and large: px, or a share of a large chart's
- * width.
- */
+const ALIKE = 0.1; // the share by which lanes' lengths may differ if their gap has a ratio
+const ROOM = 0.22; // of the clock, the room for a name
+/** The minimum room for a small and a large ratio in the gap: px, and a share of the chart's width. */
 const RATIO = { small: { px: 84, share: 0.22 }, large: { px: 140, share: 0.34 } };
-const LARGE_CHART = 400; // px: the letters of a wider one grow with it
+const LARGE_CHART = 400; // px; a wider chart has larger letters
 const DOT = 7; // px: half of a dot, with some air
 const LETTER = 8.4; // px: a letter of a label, at most
 /**
- * A place of a label beside a dot. box: how far it reaches from the dot to the left, up, right and down,
- * in px, for a text of a width.
+ * A position of a label relative to a dot. box: its extent from the dot to the left, up, right and down, in
+ * px, for a width of the text.
  * @typedef {{ className: string, by: [number, number], box: (width: number) => Box }} LabelPlace
  */
-/** Of a time at the end of its line, the best place first. @type {LabelPlace[]} */
+/** For a time at the end of its line, the best first. @type {LabelPlace[]} */
 const TIME_PLACES = [
   { className: "is-above", by: [0, -10], box: (width) => [-width / 2, -27, width / 2, -9] },
   { className: "is-left", by: [-12, 0], box: (width) => [-12 - width, -9, -12, 9] },
@@ -57,7 +54,7 @@ const TIME_PLACES = [
   { className: "is-left", by: [-10, -18], box: (width) => [-10 - width, -27, -10, -9] },
   { className: "is-left", by: [-10, 31], box: (width) => [-10 - width, 22, -10, 40] },
 ];
-/** Of a name at the head of a line that is still written. @type {LabelPlace[]} */
+/** For a name at the head of a growing line. @type {LabelPlace[]} */
 const NAME_PLACES = [
   { className: "is-beside", by: [12, 0], box: (width) => [12, -9, 12 + width, 9] },
   { className: "is-left", by: [-12, -12], box: (width) => [-12 - width, -21, -12, -3] },
@@ -65,9 +62,9 @@ const NAME_PLACES = [
   { className: "is-left", by: [-12, 14], box: (width) => [-12 - width, 5, -12, 23] },
   ...TIME_PLACES,
 ];
-/** Of a name along the left of two lines. @type {LabelPlace[]} */
+/** For a name along the left one of two lines. @type {LabelPlace[]} */
 const LEFT_OF_LINE = [{ className: "is-left", by: [-12, -4], box: (width) => [-12 - width, -13, -12, 5] }];
-/** And along the right one. @type {LabelPlace[]} */
+/** For a name along the right one. @type {LabelPlace[]} */
 const RIGHT_OF_LINE = [{ className: "is-beside", by: [12, 12], box: (width) => [12, 3, 12 + width, 21] }];
 
 /**
@@ -75,14 +72,14 @@ const RIGHT_OF_LINE = [{ className: "is-beside", by: [12, 12], box: (width) => [
  * @property {Round[]} rounds  shown, of all lanes
  * @property {Trace} trace
  * @property {LaneName} chosen  the lane that the figures are about
- * @property {Metrics} metrics  of what is shown, of that lane
+ * @property {Metrics} metrics  of the shown rounds of that lane
  * @property {string} ratio  the headline, or "?"
  */
 
 export class LiveCharts {
   /**
    * The last drawing of each chart.
-   * @type {Record<string, { chart: LineChart, place: (point: Point) => Point }>}
+   * @type {Record<string, { chart: LineChart, toPixels: (point: Point) => Point }>}
    */
   #placed = {};
   #crosses = /** @type {Record<string, HTMLElement>} */ ({});
@@ -126,8 +123,8 @@ export class LiveCharts {
   }
 
   /**
-   * What of a chart's axis is under a place in the window: seconds of the clock, or a round, counted from 1.
-   * Null beside the chart.
+   * The value of a chart's axis at a position in the window: seconds of the clock, or a round from 1 on. Null
+   * outside the chart.
    * @type {(name: string, clientX: number) => { axis: "clock" | "round", value: number } | null}
    */
   pointedAt(name, clientX) {
@@ -151,9 +148,9 @@ export class LiveCharts {
       const placed = this.#placed[name];
       node.hidden = moment === null || !placed;
       if (moment === null || !placed) continue;
-      const { chart, place } = placed;
+      const { chart, toPixels } = placed;
       const x = moment[axisOf(name)];
-      const at = place({ x: Math.min(x, chart.x[1]), y: chart.y[0] });
+      const at = toPixels({ x: Math.min(x, chart.x[1]), y: chart.y[0] });
       move(node, { x: at.x, y: 0 });
       node.style.bottom = `${chart.margin.bottom}px`;
       node.style.top = `${chart.margin.top - 6}px`;
@@ -161,7 +158,7 @@ export class LiveCharts {
         const point = pointAt(points, x);
         if (!point) return [];
         const dot = element("i", "sv-cross-dot", { dataset: { key } });
-        move(dot, { x: 0, y: place(point).y - chart.margin.top + 6 });
+        move(dot, { x: 0, y: toPixels(point).y - chart.margin.top + 6 });
         return [dot];
       });
       node.replaceChildren(...dots);
@@ -172,7 +169,7 @@ export class LiveCharts {
   clear() {
     this.#shown = null;
     for (const name of Object.keys(this.#boxes)) this.#say(name, ["Nothing is measured yet"]);
-    this.tell({ alpha: ["", ""], tau: ["", ""], speed: ["", ""], "speed-alone": ["", ""] });
+    this.setFigures({ alpha: ["", ""], tau: ["", ""], speed: ["", ""], "speed-alone": ["", ""] });
   }
 
   /** @param {Live} live */
@@ -198,7 +195,8 @@ export class LiveCharts {
       const key = keyed(name);
       const now = { points: of(chart, i), key, isThin, hasHead: headed.includes(name) };
       if (!isPartial) return [now];
-      return [{ points: pointsOf(allPoints[chart][i]), key, isThin, isLater: true }, now];
+      const later = { points: pointsOf(allPoints[chart][i]), key, isThin, isLater: true };
+      return [later, now];
     });
     const reach = {
       clock: this.#end("clock", furthest(allPoints.tokens, "x"), isWritten, live),
@@ -312,19 +310,19 @@ export class LiveCharts {
   }
 
   /**
-   * Draw a chart into its box; returns where a point lies in it.
+   * Draw a chart into its box, and return the function that gives the px of a point.
    * @type {(name: string, chart: LineChart) => ReturnType<typeof drawLines>}
    */
   #put(name, chart) {
-    const place = drawLines(this.#boxes[name], this.#sizes[name], chart);
-    if (place) this.#placed[name] = { chart, place };
-    return place;
+    const toPixels = drawLines(this.#boxes[name], this.#sizes[name], chart);
+    if (toPixels) this.#placed[name] = { chart, toPixels };
+    return toPixels;
   }
 
   /**
    * @param {string} name
    * @param {LineChart} wide
-   * @param {Point[]} line  whose end has the figure
+   * @param {Point[]} line  the line with the figure at its end
    * @param {Point[]} [other]
    */
   #mini(name, wide, line, other = []) {
@@ -334,8 +332,8 @@ export class LiveCharts {
     const letters = Math.max(1, Math.min(height / USUAL_MINI, LARGEST_LETTERS));
     const margin = { ...wide.margin, left: letters * wide.margin.left, right: letters * wide.margin.right };
     const chart = { ...wide, margin: isNarrow ? NARROW_MINI : margin };
-    const place = this.#put(name, chart);
-    if (!place) return;
+    const toPixels = this.#put(name, chart);
+    if (!toPixels) return;
     if (isNarrow) {
       this.#headsAbove(name, other.length > 0);
       return;
@@ -344,17 +342,17 @@ export class LiveCharts {
     const axis = height - MINI.bottom;
     const endOf = (/** @type {Point[]} */ points) => {
       if (!points.length) return null;
-      const { x, y } = place(lastOf(points));
-      return { x, y: Math.min(y, axis - LABEL / 2) }; // a figure stands above the axis
+      const { x, y } = toPixels(lastOf(points));
+      return { x, y: Math.min(y, axis - LABEL / 2) }; // a figure is above the axis
     };
     const at = endOf(line);
     const beside = endOf(other);
-    // Beside its dot a figure would lie over the lines of other lanes, or over its own where that goes on.
+    // Next to its dot a figure would cover the lines of other lanes, or its own if that continues.
     const drafted = this.#shown ? draftedLanes(this.#shown.trace.header) : [];
     const isSeveralLines = drafted.length > 1 && name !== "speed";
     const goesOn = chart.lines.some(({ isLater }) => isLater);
     for (const end of [at, beside]) if (end && (isSeveralLines || goesOn)) end.x = edge;
-    // Two figures at one height would lie over each other: the lower one goes down.
+    // Two figures at the same height would overlap: they move apart.
     if (at && beside && Math.abs(at.x - beside.x) < 2 * MINI.right && Math.abs(at.y - beside.y) < LABEL) {
       const by = (LABEL - Math.abs(at.y - beside.y)) / 2;
       const sign = at.y <= beside.y ? -1 : 1;
@@ -369,13 +367,13 @@ export class LiveCharts {
       head.classList.toggle("is-up", wide.margin === MINI && isLow);
       if (point) move(head, { x: Math.min(point.x, edge) + 11, y: point.y });
     };
-    // Before its first round a line has no end: its figure is a dash beside the chart.
+    // Before its first round a line has no end: its figure is a dash next to the chart.
     put(name, at ?? { x: edge, y: (chart.margin.top + axis) / 2 });
     put(`${name}-alone`, beside);
   }
 
   /**
-   * The figures of a narrow chart stand above it, one beside the other.
+   * Put the figures of a narrow chart above it, side by side.
    * @type {(name: string, isOther: boolean) => void}
    */
   #headsAbove(name, isOther) {
@@ -390,10 +388,10 @@ export class LiveCharts {
   }
 
   /**
-   * The figures at the ends of the lines.
+   * Set the figures at the ends of the lines.
    * @param {Record<"alpha" | "tau" | "speed" | "speed-alone", [string, string]>} figures  value and words
    */
-  tell(figures) {
+  setFigures(figures) {
     for (const [name, [value, words]] of Object.entries(figures)) {
       const [figure, sentence] = this.#heads[name].children;
       if (figure.textContent !== value) figure.textContent = value;
@@ -408,8 +406,8 @@ export class LiveCharts {
 }
 
 /**
- * The points of a lane in a chart; and the lines of lanes, also what is not reached yet. headed: the lanes
- * with a dot at their end.
+ * of: the points of a lane in a chart. lines: the lines of lanes, with their parts that are not reached yet.
+ * headed: the lanes with a dot at their end.
  * @typedef {object} Drawn
  * @property {(chart: string, i: number) => Point[]} of
  * @property {(chart: string, lanes: LaneName[], headed: LaneName[], isThin?: boolean) => Line[]} lines
@@ -418,7 +416,7 @@ export class LiveCharts {
 /** The unit of a chart's horizontal axis. @type {(name: string) => "clock" | "round"} */
 const axisOf = (name) => (name === "alpha" || name === "tau" ? "round" : "clock");
 
-/** Of each lane the line that reaches furthest; a formula is none. @param {Line[]} lines */
+/** The longest line of each lane, without formulas. @param {Line[]} lines */
 function longestLines(lines) {
   /** @type {Map<string, Line>} */
   const longest = new Map();
@@ -448,7 +446,7 @@ function furthest(lines, axis) {
   return values.reduce((/** @type {number} */ max, value) => Math.max(max, Number(value)), 0);
 }
 
-/** The first round number from a value on. @param {number} value */
+/** The next round number, or the value itself. @param {number} value */
 function stepAbove(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return Number(((STEPS.find((step) => step * power >= value * 0.999) ?? 10) * power).toPrecision(3));
@@ -460,20 +458,20 @@ const short = (value) => (value >= 10000 ? `${value / 1000}k` : String(value));
 /** @param {Header} header */
 const gammaOf = ({ lanes }) => Math.max(1, ...Object.values(lanes).map(({ gamma }) => gamma));
 
-/** The key of a lane, which chooses its colour and dash. @param {Header} header */
+/** The key of a lane, which selects its colour and dash. @param {Header} header */
 function keysOf(header) {
   const drafted = draftedLanes(header);
   return (/** @type {LaneName} */ name) => (name === ALONE ? "alone" : String(drafted.indexOf(name) % 8));
 }
 
-// What stands in the large chart beside its lines: their names, the times at their ends, and the gap between
-// them with the ratio in it.
+// The labels of the large chart: the names of its lines, the times at their ends, and the ratio in the gap
+// between them.
 
 /** @param {Point[]} points */
 const lastOf = (points) => points[points.length - 1] ?? { x: 0, y: 0 };
 
-// What lies between two lines: up to the clock that both have reached, and in a finished run up to
-// the tokens that both have written.
+// The area between two lines: up to the later of their clocks, and in a finished run up to the tokens that
+// both have written.
 /** @type {(ours: Point[], alone: Point[], isWhole: boolean) => Point[] | null} */
 function gapOf(ours, alone, isWhole) {
   if (ours.length < 2 || alone.length < 2) return null;
@@ -488,7 +486,7 @@ function gapOf(ours, alone, isWhole) {
 
 /**
  * The arguments of `labelsOf` and its parts. name: of the lane with drafts. ratio: the headline, or "?".
- * clock, tokens: where the axes end.
+ * clock, tokens: the ends of the axes.
  * @typedef {object} Labelled
  * @property {Point[]} ours
  * @property {Point[]} alone
@@ -502,8 +500,8 @@ function gapOf(ours, alone, isWhole) {
  */
 
 /**
- * Names at the heads of the lines while both are written; in a finished run along them, with the
- * times at their ends and the ratio in the gap.
+ * The names at the heads of the lines while they grow; in a finished run the names along them, the times at
+ * their ends and the ratio in the gap.
  * @type {(parts: Labelled) => Label[]}
  */
 export function labelsOf(parts) {
@@ -516,11 +514,11 @@ export function labelsOf(parts) {
     sheet.put(a, { text: duration(a.x, clock), className: "is-ours", places: TIME_PLACES, isNeeded: true }),
     sheet.put(b, { text: duration(b.x, clock), className: "is-alone", places: TIME_PLACES, isNeeded: true }),
   ].filter((label) => label !== null);
-  // Where the ends differ there is no one end that a ratio could be read off.
+  // If the ends differ too much, the chart does not show a ratio.
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return labels;
   labels.push(...ratioInGap(parts));
   const [left, right] = linesByPlace(parts);
-  if (along(left.line, 0.52).x < ROOM * clock) return labels; // a name would stand beside the chart
+  if (along(left.line, 0.52).x < ROOM * clock) return labels; // a name would be outside the chart
   const names = [
     sheet.put(along(left.line, 0.52), { ...left, places: LEFT_OF_LINE }),
     sheet.put(along(right.line, 0.5), { ...right, places: RIGHT_OF_LINE }),
@@ -541,15 +539,15 @@ function namesAtHeads({ ours, alone, tokens, name }, sheet) {
 }
 
 /**
- * A label for which there may be a place. places: the best first. isNeeded: whether it is rather put over
- * something else than left out.
+ * A label that needs a position. places: candidates, the best first. isNeeded: whether it may overlap rather
+ * than be left out.
  * @typedef {{ text: string, className?: string, places: LabelPlace[], isNeeded?: boolean }} Wanted
  */
 /** @typedef {ReturnType<typeof sheetOf>} Sheet */
 
 /**
- * The chart as a sheet on which labels are put one by one: none lies over a dot at the end of a line, over
- * another label or beside the chart.
+ * The chart as a sheet on which labels are placed one by one: none covers the dot at the end of a line or
+ * another label, or leaves the chart.
  * @param {Labelled} parts
  */
 function sheetOf({ ours, alone, clock, tokens, size }) {
@@ -568,7 +566,7 @@ function sheetOf({ ours, alone, clock, tokens, size }) {
 }
 
 /**
- * The ratio in the middle of the gap at three quarters of its height, if it fits in between.
+ * The ratio in the middle of the gap at three quarters of its height, if it fits.
  * @type {(parts: Labelled) => Label[]}
  */
 function ratioInGap({ ours, alone, ratio, clock, isAhead, size }) {
@@ -606,10 +604,10 @@ const along = (line, share) => line[Math.floor((line.length - 1) * share)];
 const dotBox = ({ x, y }) => [x - DOT, y - DOT, x + DOT, y + DOT];
 
 /**
- * The first place beside a dot where a label lies over nothing and within the chart; null if there is none.
+ * The first free position of a label at a dot, within the chart; null if there is none.
  * @param {Point} dot  px
  * @param {Wanted} label
- * @param {Box[]} occupied  px: what no label may lie over; gets the label's own box
+ * @param {Box[]} occupied  px; boxes that no label may cover; the label's own box is added
  * @param {number} width  px, of the chart
  */
 function freePlace({ x, y }, { text, places, isNeeded }, occupied, width) {
@@ -629,7 +627,7 @@ function freePlace({ x, y }, { text, places, isNeeded }, occupied, width) {
 }
 
 /**
- * Places for the times at the ends of two lines: over no dot, and over no other time.
+ * Positions for the times at the ends of two lines: they cover no dot and no other time.
  * @param {Point[]} dots  px
  * @param {string[]} texts
  * @param {number} width  px, of the chart

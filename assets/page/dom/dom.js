@@ -1,7 +1,7 @@
-// Elements: how they are made and found, menus and dialogs that close, and what comes later.
+// Elements: making and finding them, closing menus and dialogs, and loading things later.
 
 /**
- * Properties of an element; those of `style` and `dataset` one by one, names with a hyphen are attributes.
+ * Properties of an element. `style` and `dataset` are objects; names with a hyphen are attributes.
  * @typedef {Record<string, any>} Given
  */
 /** The content of an element, or properties for it. @typedef {string | Node | Given} Content */
@@ -50,7 +50,7 @@ export function table(className, head, rows) {
 }
 
 /**
- * A part of a page with its title.
+ * A section with its title.
  * @type {(title: string, ...content: Content[]) => HTMLElement}
  */
 export const titled = (title, ...content) => element("section", "", element("h3", "", title), ...content);
@@ -66,7 +66,7 @@ export function shape(name, attributes) {
 }
 
 /**
- * The first element below `root` that the selector fits. Throws if there is none of this kind.
+ * The first element below `root` that matches the selector. Throws if there is none of this kind.
  * @template {HTMLElement} [Kind=HTMLElement]
  * @param {ParentNode} root
  * @param {string} selector
@@ -79,19 +79,19 @@ export function find(root, selector, kind) {
 }
 
 /**
- * All elements of this kind below `root` that the selector fits.
+ * All elements of this kind below `root` that match the selector.
  * @template {HTMLElement} Kind
  * @param {ParentNode} root
  * @param {string} selector
  * @param {new () => Kind} kind
  */
 export function findAll(root, selector, kind) {
-  const isKind = /** @type {(one: Element) => one is Kind} */ ((one) => one instanceof kind);
+  const isKind = /** @type {(node: Element) => node is Kind} */ ((node) => node instanceof kind);
   return [...root.querySelectorAll(selector)].filter(isKind);
 }
 
 /**
- * The element that an event happened in or on, if the selector fits one.
+ * The closest element around an event's target that matches the selector, or null.
  * @type {(event: Event, selector: string) => HTMLElement | null}
  */
 export function closest({ target }, selector) {
@@ -100,8 +100,8 @@ export function closest({ target }, selector) {
 }
 
 /**
- * Has a click beside a menu close it. Returns a function that closes it too, and tells whether it
- * was open; the keyboard's place is not lost then.
+ * Make a click outside a menu close it. Returns a function that also closes it, keeps the focus at the menu,
+ * and returns whether it was open.
  * @param {HTMLDetailsElement} menu
  */
 export function closable(menu) {
@@ -117,7 +117,8 @@ export function closable(menu) {
 }
 
 /**
- * Have a dialog's button to close and a press beside it close it: inside it, a press lands on what it holds.
+ * Make a dialog's close button and a click on its backdrop close it. A click inside hits an element of its
+ * content.
  * @param {HTMLDialogElement} dialog
  */
 export function closing(dialog) {
@@ -127,7 +128,7 @@ export function closing(dialog) {
 }
 
 /**
- * Open a dialog that is read from its beginning: a browser would scroll to the first button or link in it.
+ * Open a dialog at its beginning: a browser would scroll to its first button or link.
  * @param {HTMLDialogElement} dialog
  */
 export function openAtTop(dialog) {
@@ -139,7 +140,7 @@ export function openAtTop(dialog) {
 }
 
 /**
- * What is fetched at its first use, and after a failure once more.
+ * A function that fetches a value at its first use, and again after a failure.
  * @template Value
  * @param {() => Promise<Value>} fetch
  * @returns {() => Promise<Value>}
@@ -152,7 +153,7 @@ export function once(fetch) {
 /** @param {number} time  ms */
 export const pause = (time) => new Promise((resume) => setTimeout(resume, time));
 
-/** Whether a visitor wants nothing to move. */
+/** Whether a visitor prefers reduced motion. */
 export const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /**

@@ -1,5 +1,5 @@
-// Storage of the tab, which a reload keeps, and of the browser, for another visit.
-// Storage may be forbidden, and too small.
+// Storage of the tab, which a reload keeps, and of the browser, for another visit. Storage may be forbidden
+// or too small.
 
 export const SWEEP = "specviz-sweep";
 
@@ -21,14 +21,14 @@ export function kept(name) {
   }
 }
 
-/** The same value, which the tab then drops. @type {(name: string) => any} */
+/** The same value, which is then removed. @type {(name: string) => any} */
 export function taken(name) {
   const value = kept(name);
   if (value) sessionStorage.removeItem(name);
   return value;
 }
 
-/** For another visit. @type {(name: string, value: string) => void} */
+/** Store a value for another visit. @type {(name: string, value: string) => void} */
 export function remember(name, value) {
   try {
     localStorage.setItem(name, value);

@@ -1,18 +1,18 @@
-// The line that tells a visitor what happens, what went wrong, and what may be of interest.
+// The line that shows progress, errors and hints.
 
 import { element, once } from "specviz/dom/dom.js";
 
 const MENTIONED_FOR = 8000; // ms
-const COUNTED_FROM = 3; // seconds: who waits less need not be told for how long
+const COUNTED_FROM = 3; // seconds; shorter waits show no time
 const NOT_FETCHED = "A part of the page could not be fetched from the server: try again.";
 
 export class Notice {
   #node;
   #hiding = 0; // timer
-  #awaited = ""; // what goes on
+  #awaited = ""; // the kind of the shown progress
   #counting = 0; // timer
-  #isFree = true; // whether there is nothing else to say
-  #background = ""; // what is said where there is nothing else to say
+  #isFree = true; // whether there is no other sentence
+  #background = ""; // the sentence that is shown while there is no other
 
   /** @param {HTMLElement} node */
   constructor(node) {
@@ -49,7 +49,7 @@ export class Notice {
    * @param {string} text
    */
   wait(text) {
-    const kind = text.replace(/\d+/g, ""); // an estimate in it may change while the same goes on
+    const kind = text.replace(/\d+/g, ""); // an estimate in the same sentence may change
     if (kind === this.#awaited && this.#node.firstChild) {
       this.#node.firstChild.textContent = text;
       return;
@@ -58,7 +58,7 @@ export class Notice {
     this.#awaited = kind;
     this.#node.classList.add("is-waiting");
     const begun = performance.now();
-    const seconds = element("span", "sv-waited", { "aria-hidden": "true" }); // nobody wants to hear them all
+    const seconds = element("span", "sv-waited", { "aria-hidden": "true" }); // not for screen readers
     this.#node.append(seconds);
     this.#counting = setInterval(() => {
       const passed = Math.floor((performance.now() - begun) / 1000);
@@ -70,15 +70,15 @@ export class Notice {
     this.show("");
   }
 
-  /** Show a sentence that disappears by itself. @param {string} text */
+  /** Show a sentence that disappears after some seconds. @param {string} text */
   mention(text) {
     this.show(text);
     this.#hiding = setTimeout(() => this.clear(), MENTIONED_FOR);
   }
 
   /**
-   * A part of the page that is fetched at its first use, and after a failure once more. Where it cannot be
-   * fetched a visitor is told so, unless nobody has asked for it yet; who did gets null.
+   * A function that fetches a part of the page at its first use, and again after a failure. A failure gives
+   * null and is shown to the visitor, unless the part was only fetched ahead.
    * @template Part
    * @param {() => Promise<Part>} fetch
    * @returns {(isAhead?: boolean) => Promise<Part | null>}

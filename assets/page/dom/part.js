@@ -7,9 +7,9 @@ const failed = new Set();
 /**
  * Import a module, by its name below "specviz/".
  *
- * Some browsers keep a failed import for as long as the page lives, also that of a module that the named one
- * imports. After a failure the module is therefore asked for under a new address, and so are the modules that
- * it imports and that the page did not begin with: the server names the new addresses in what it sends.
+ * Some browsers remember a failed import for as long as the page is open, also of a module that the named one
+ * imports. After a failure the module is therefore requested under a new address, and so are the modules that
+ * it imports and that the page did not begin with: the server writes the new addresses into the modules.
  * @template {keyof Parts} Name
  * @param {Name} name
  * @returns {Promise<Parts[Name]>}

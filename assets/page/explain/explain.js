@@ -1,4 +1,4 @@
-// One round, slowly: a dialog in which a visitor goes through a round step by step.
+// A dialog in which a visitor goes through one round step by step.
 
 import { closest, closing, element, find } from "specviz/dom/dom.js";
 import { milliseconds, textBefore, times } from "specviz/explain/numbers.js";
@@ -10,11 +10,11 @@ import { tokensOf } from "specviz/race/token.js";
 import { codeIn } from "specviz/words/code.js";
 import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/saving.js";
-import { tellingRound } from "specviz/run/timeline.js";
+import { instructiveRound } from "specviz/run/timeline.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
 
-const READING = 60; // ms for a character of a step that is shown by itself
-const MIN_STEP = 3500; // ms for such a step
+const READING = 60; // ms for a character of a step while the steps play
+const MIN_STEP = 3500; // ms for a step while they play
 
 const FRAME = `
   <header><h2 id="sx-title"></h2><p class="sx-lanes" role="group" aria-label="Lane"></p>
@@ -33,15 +33,15 @@ const FRAME = `
 
 export class Explain {
   #page;
-  #lane = OURS; // the lane with drafts whose rounds are gone through
+  #lane = OURS; // the lane with drafts whose rounds are explained
   #dialog = element("dialog", "sv-explain", { "aria-labelledby": "sx-title" });
   /** @type {Trace | null} */
-  #trace = null; // the trace of the round, whatever the page shows by now
+  #trace = null; // the trace of the round; the page may show another by now
   #round = /** @type {Round | null} */ (null);
   #isCode = false; // whether some of its tokens are code
   #steps = /** @type {Step[]} */ ([]);
-  #place = 0; // the step that is shown
-  #timer = 0; // until the next step comes by itself
+  #stepIndex = 0; // of the shown step
+  #timer = 0; // until the next step while the steps play
   #resume = false; // whether the race was playing
 
   /** @param {Needs<"root" | "session" | "timeline" | "view">} page */
@@ -52,8 +52,8 @@ export class Explain {
   }
 
   /**
-   * Open on the round of a token, or on the one at which a visitor holds the playhead; else on one with a
-   * rejected guess, which has all steps.
+   * Open with the round of a token, or with the round at a paused playhead; else with one that has a rejected
+   * guess, and so all steps.
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
@@ -97,13 +97,12 @@ export class Explain {
     if (named) return named;
     const { events, live, playing, position } = this.#page.timeline;
     const { rounds: done, partial } = this.#page.timeline.shown();
-    const isOwn = (/** @type {Round} */ other) => other.lane === this.#lane;
-    const played = done.filter(isOwn);
+    const played = done.filter((other) => other.lane === this.#lane);
     const last = partial[this.#lane]?.round ?? played[played.length - 1];
     const isHeld = !playing && !live && position > 0 && position < events.length;
     const ours = rounds.filter((other) => other.lane === OURS);
     const offered = position > 0 ? ours.slice(0, played.length) : ours;
-    const telling = tellingRound(offered.length ? offered : ours);
+    const telling = instructiveRound(offered.length ? offered : ours);
     const best = isHeld && last ? last : telling;
     return ours.find((other) => other.index === best?.index) ?? null;
   }
@@ -120,7 +119,7 @@ export class Explain {
     find(this.#dialog, ".sx-save").hidden = !round.drafted.length;
     const count = trace.rounds.filter((other) => other.lane === round.lane).length;
     const kind = round.lane === "baseline" ? "Pass" : "Round";
-    find(this.#dialog, "#sx-title").textContent = `${kind} ${round.index + 1} of ${count}, slowly`;
+    find(this.#dialog, "#sx-title").textContent = `${kind} ${round.index + 1} of ${count}`;
     for (const button of this.#dialog.querySelectorAll("[data-cross]")) {
       button.setAttribute("aria-pressed", String(button.getAttribute("data-cross") === round.lane));
     }
@@ -141,11 +140,11 @@ export class Explain {
     button.setAttribute("aria-disabled", String(!this.#neighbour(by)));
   }
 
-  /** @param {number} place */
-  #moveTo(place) {
+  /** @param {number} index  of a step */
+  #moveTo(index) {
     clearTimeout(this.#timer);
-    this.#place = Math.max(0, Math.min(place, this.#steps.length - 1));
-    this.#draw(this.#steps[this.#place]);
+    this.#stepIndex = Math.max(0, Math.min(index, this.#steps.length - 1));
+    this.#draw(this.#steps[this.#stepIndex]);
     if (this.#isPlaying) this.#waitForNext();
   }
 
@@ -176,21 +175,21 @@ export class Explain {
 
   #labelMoves() {
     find(this.#dialog, "[data-by='1']").textContent = this.#nextLabel();
-    find(this.#dialog, "[data-by='-1']").setAttribute("aria-disabled", String(this.#place === 0));
+    find(this.#dialog, "[data-by='-1']").setAttribute("aria-disabled", String(this.#stepIndex === 0));
   }
 
-  /** The label of the button that goes on. */
+  /** The label of the button to the next step or round. */
   #nextLabel() {
-    const isLast = this.#place === this.#steps.length - 1;
+    const isLast = this.#stepIndex === this.#steps.length - 1;
     if (!isLast) return "Next";
     if (!this.#neighbour(1)) return "Close";
     return this.#round?.lane === "baseline" ? "Next pass" : "Next round";
   }
 
-  /** @param {number} by steps; past the last one the next round follows */
+  /** @param {number} by  steps; after the last step comes the next round */
   #move(by) {
     const next = this.#neighbour(1);
-    if (this.#place + by < this.#steps.length) this.#moveTo(this.#place + by);
+    if (this.#stepIndex + by < this.#steps.length) this.#moveTo(this.#stepIndex + by);
     else if (next) this.#show(next);
     else this.#dialog.close();
   }
@@ -201,7 +200,7 @@ export class Explain {
     return this.#trace?.rounds.find((other) => other.lane === lane && other.index === Number(index) + by);
   }
 
-  // The round of another lane that wrote the same place of the text.
+  // Show the round of another lane that wrote the same position of the text.
   /** @param {string | undefined} lane */
   #cross(lane) {
     const trace = this.#trace;
@@ -269,22 +268,22 @@ export class Explain {
     button.setAttribute("aria-pressed", String(play));
     button.textContent = play ? "Pause" : "Play";
     if (!play) return;
-    if (this.#place === this.#steps.length - 1) this.#moveTo(0); else this.#waitForNext();
+    if (this.#stepIndex === this.#steps.length - 1) this.#moveTo(0); else this.#waitForNext();
   }
 
-  /** The last step of a round stays: what follows is another round. */
+  /** Schedule the next step; playing ends at the last step of a round. */
   #waitForNext() {
-    if (this.#place === this.#steps.length - 1) {
+    if (this.#stepIndex === this.#steps.length - 1) {
       this.#togglePlay(false);
       return;
     }
-    const { sentence } = this.#steps[this.#place];
-    const patience = Math.max(MIN_STEP, READING * sentence.length);
-    this.#timer = setTimeout(() => this.#moveTo(this.#place + 1), patience);
+    const { sentence } = this.#steps[this.#stepIndex];
+    const delay = Math.max(MIN_STEP, READING * sentence.length);
+    this.#timer = setTimeout(() => this.#moveTo(this.#stepIndex + 1), delay);
   }
 }
 
-/** Scroll a long text to the token that is spoken of. @param {HTMLElement} line */
+/** Scroll a long text to the token of the step. @param {HTMLElement} line */
 function showWithin(line) {
   const token = line.querySelector(".is-at");
   if (!token || line.scrollHeight <= line.clientHeight) return;

@@ -1,38 +1,38 @@
-// One round in numbers, each the trace's or a sum or difference of the trace's; its time to scale; and its
-// last step: what the round brought, what it cost, and what the target alone had by then.
+// One round in numbers, each from the trace or a sum or difference of such numbers; its time to scale; and
+// its last step: the round's tokens, its cost, and what the target alone wrote in that time.
 
 import { element } from "specviz/dom/dom.js";
 import { chip, marked } from "specviz/explain/pictures.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { fixed, plural, visible } from "specviz/words/words.js";
 
-const LISTED = 5; // entries of a recorded list; a shorter one holds every token that has a chance
+const LISTED = 5; // entries of a recorded list; a shorter one has all tokens with p > 0
 const MAX_ROWS = 6;
-const MAX_STEPS = 16; // of a draft that are told apart: more would be narrower than their borders
-const FINEST = 1e-9; // less than the rounding of a listed chance
+const MAX_STEPS = 16; // draft steps with a bar of their own; more would be narrower than their borders
+const FINEST = 1e-9; // less than the rounding of a listed probability
 
 /**
- * A token whose chances in both distributions are known.
+ * A token whose probabilities in both distributions are known.
  * @typedef {{ id: number, text: string, p: number, q: number }} Share
  */
 
 /**
- * The two distributions of a judged place, side by side. `rest` sums all tokens without a row;
+ * The two distributions of a judged position, side by side. `rest` sums all tokens without a row;
  * `both` is the part of it that p and q have in common. With it the rows add up to p, q and beta.
  * @typedef {{ rows: Share[], rest: { p: number, q: number, both: number }, beta: number }} Shares
  */
 
 /**
- * @param {Token} token a judged draft of a run with sampling
- * @param {Token} [own] what the target wrote in its place
+ * @param {Token} token  a judged draft of a run with sampling
+ * @param {Token} [replacement]  the token that the target wrote instead
  * @returns {Shares}
  */
-export function sharesOf(token, own) {
-  const mine = own?.outcome === "corrected" ? [token, own] : [token];
+export function sharesOf(token, replacement) {
+  const mine = replacement?.outcome === "corrected" ? [token, replacement] : [token];
   const beta = token.beta ?? 0;
   const p = listed(token.top_p, mine, ({ p: value }) => value);
   const q = listed(token.top_q, mine, ({ q: value }) => value);
-  // The residual is recorded scaled up to 1; with it a listed chance gives the other one.
+  // The residual is recorded scaled up to 1; with it, one listed probability gives the other.
   const residual = token.top_residual ?? [];
   const excess = new Map(residual.map(({ id, probability }) => [id, probability * (1 - beta)]));
   const texts = new Map([...token.top_p ?? [], ...token.top_q ?? [], ...residual, ...mine]
@@ -56,9 +56,10 @@ export function sharesOf(token, own) {
 }
 
 /**
- * A token's chance in a recorded list, 0 where the list leaves no room for it; else unknown.
+ * A function from a token's id to its probability: from a recorded list, or 0 if the list is complete
+ * without it; else undefined.
  * @param {Choice[] | undefined} choices
- * @param {Token[]} mine tokens that are recorded by themselves
+ * @param {Token[]} mine  tokens whose probabilities are recorded separately
  * @param {(token: Token) => number | undefined} of
  */
 function listed(choices, mine, of) {
@@ -71,14 +72,14 @@ function listed(choices, mine, of) {
   return (/** @type {number} */ id) => chances.get(id) ?? (isWhole ? 0 : undefined);
 }
 
-// A chance that follows from the other one; listed chances are rounded, so it is never called 0.
+// A probability that follows from the other one; listed probabilities are rounded, so it is never 0.
 /** @type {(other?: number, gap?: number) => number | undefined} */
 function derived(other, gap) {
   if (other === undefined || gap === undefined) return undefined;
   return Math.max(FINEST, other + gap);
 }
 
-// The largest rows, and among them those of the tokens with these ids.
+// The largest rows, always with those of the needed ids.
 /** @type {(rows: Share[], needed: number[]) => Share[]} */
 function largest(rows, needed) {
   const height = (/** @type {Share} */ { p, q, id }) => Math.max(p, q) + Number(needed.includes(id));
@@ -89,7 +90,7 @@ function largest(rows, needed) {
 /** @typedef {ReturnType<typeof balanceOf>} Balance */
 
 /**
- * The tokens and the time of a round, and the time of the target alone for the same places.
+ * The tokens and the time of a round, and the time of the target alone for the same positions.
  * @param {Round} round
  * @param {Trace} trace
  */
@@ -97,22 +98,22 @@ export function balanceOf(round, { rounds }) {
   const before = textBefore(round, rounds).length;
   const tokens = round.emitted.length;
   const alone = rounds.filter((other) => other.lane === "baseline").sort((a, b) => a.index - b.index);
-  const samePlaces = alone.slice(before, before + tokens);
-  const passes = samePlaces.length === tokens ? samePlaces : [];
+  const samePositions = alone.slice(before, before + tokens);
+  const passes = samePositions.length === tokens ? samePositions : [];
   const total = (/** @type {Round[]} */ list) => list.reduce((sum, other) => sum + secondsOf(other), 0);
   const mean = alone.length ? total(alone) / alone.length : null;
   return {
     tokens,
     seconds: secondsOf(round),
-    first: before + 1, // place of its tokens in the text
-    passes, // of the target alone for the same places; empty if it did not get there
-    // Seconds of those passes, or of as many average ones.
+    first: before + 1, // the position of its first token in the text
+    passes, // of the target alone for the same positions; empty if it did not get there
+    // Seconds of those passes, or of as many average passes.
     alone: passes.length ? total(passes) : mean && mean * tokens,
   };
 }
 
 /**
- * The mean seconds of a pass of the target over one token, or null before there was one.
+ * The mean seconds of a one-token pass of the target; null if there was none yet.
  * @param {Trace} trace
  */
 export function singlePass({ rounds }) {
@@ -141,10 +142,11 @@ export function milliseconds(seconds) {
 }
 
 /**
- * The time of a round to scale: narrow steps of the draft, as one where they are many, and one wide pass.
+ * The time of a round to scale: a narrow bar for each draft step, or one for many steps, and a wide one for
+ * the pass.
  * @param {Round} round
  * @param {number} fullWidth seconds that fill the width
- * @param {"draft" | "verify" | "overhead"} [until] the last part that is over
+ * @param {"draft" | "verify" | "overhead"} [until]  the last part that is done
  */
 export function times({ drafted, draft_seconds: draft, verify_seconds: verify, overhead_seconds: overhead },
   fullWidth, until = "overhead") {
@@ -202,10 +204,10 @@ function clock(name, bar, seconds, tokens, ...below) {
 export function balance(round, trace, tokens) {
   const sums = balanceOf(round, trace);
   const { drafted } = round;
-  const count = (/** @type {Outcome} */ kind) => drafted.filter(({ outcome: one }) => one === kind).length;
+  const count = (/** @type {Outcome} */ kind) => drafted.filter(({ outcome }) => outcome === kind).length;
   const accepted = count("accepted");
   const judged = accepted + count("rejected");
-  const rates = `α counts judged guesses only, here ${accepted} of ${judged}; `
+  const rates = `α counts only judged guesses, here ${accepted} of ${judged}; `
     + `accepted over drafted is ${accepted} of ${drafted.length}.`;
   return {
     chapter: "Balance",
@@ -220,7 +222,7 @@ export function balance(round, trace, tokens) {
 /** @type {(round: Round, balance: Balance) => string} */
 function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, alone }) {
   const ours = `${plural(tokens, "token")} in ${milliseconds(seconds)}`;
-  if (lane === "baseline") return `${ours}: the target alone always pays one whole pass for one token.`;
+  if (lane === "baseline") return `${ours}: the target alone needs one whole pass for each token.`;
   if (alone === null) return `${ours}. The target alone has not written anything yet.`;
   if (!drafted.length) return `${ours}: without guesses a round is one pass, as in the other lane.`;
   const ratio = alone / seconds;
@@ -232,10 +234,10 @@ function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, al
   const which = tokens === 1 ? `its token ${first}` : `its tokens ${first} to ${first + tokens - 1}`;
   const written = plural(byThen(passes, seconds), "token");
   return `${ours}. The target alone took ${milliseconds(alone)} for ${which}: ${result}. `
-    + `In the time of this round it had written ${written}.`;
+    + `In the time of this round it wrote ${written}.`;
 }
 
-// Count the passes that were over after this time.
+// Count the passes that were done after this time.
 /** @type {(passes: Round[], seconds: number) => number} */
 function byThen(passes, seconds) {
   let left = seconds;

@@ -1,5 +1,5 @@
-// Drawings of one round, slowly: its text, bars of what the two models expected, the odds and the draw
-// on a line, and p laid over q.
+// Drawings of one round for its steps: its text, bars of both models' distributions, the odds and the draw on
+// a line, and p laid over q.
 
 import { element } from "specviz/dom/dom.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
@@ -8,17 +8,17 @@ import { visible } from "specviz/words/words.js";
 
 const TAIL = 64; // characters of the text before the round
 const SHORT_TAIL = 40; // where there is little room
-const CODE_LINES = 3; // before the round, with the one that it goes on from
+const CODE_LINES = 3; // before the round, with the line that it continues
 const MAX_COLUMNS = 200; // of a line of code
-const FINEST = 0.001; // a bar that is shorter than this share of its track could not be seen
+const FINEST = 0.001; // share of the track; a shorter bar would be invisible
 
 /**
- * A token as the text line shows it; the outcome of one that needed no verdict is "own".
+ * A token as the text line shows it; without a verdict its outcome is "own".
  * @typedef {{ text: string, outcome: ShownToken["outcome"] | "own" }} Marked
  */
 
 /**
- * The target's own tokens are no bonus where nothing was drafted.
+ * Tokens with their marks: the target's token is not a bonus if nothing was drafted.
  * @param {Round} round
  * @param {Token[]} tokens
  * @returns {Marked[]}
@@ -34,7 +34,7 @@ export const chip = ({ text, outcome }) =>
  * The end of the text before the round, and the round's tokens. Code keeps its lines.
  * @param {string} before
  * @param {Marked[]} tokens
- * @param {{ at?: number, isCode: boolean }} how  at: the one that is spoken of
+ * @param {{ at?: number, isCode: boolean }} how  at: the token of the step
  */
 export function textLine(before, tokens, { at, isCode }) {
   const line = element("p", "sx-text");
@@ -62,14 +62,14 @@ function lastWords(text) {
   return cut.trimEnd();
 }
 
-/** The line of code in which a text ends, and a few before it. @param {string} text */
+/** The last lines of a text of code. @param {string} text */
 function lastLines(text) {
   const lines = text.split("\n").filter((line, i, all) => line.trim() !== "" || i === all.length - 1);
   return lines.slice(-CODE_LINES).map((line) => line.slice(0, MAX_COLUMNS)).join("\n");
 }
 
 /**
- * Bars of the likeliest tokens, the chosen one marked; it is added where it is not among them.
+ * Bars of the likeliest tokens with the chosen one marked, which is added if it is not among them.
  * @param {string} title
  * @param {"p" | "q" | "left"} kind
  * @param {Choice[]} choices
@@ -90,30 +90,30 @@ export function bars(title, kind, choices, chosen) {
 /** @param {string} text */
 const word = (text) => element("span", "sx-word", visible(text));
 
-// Pieces, each with its class and length, one after the other, on a track that is `whole` long.
-/** @type {(pieces: [string, number][], whole: number) => HTMLSpanElement} */
+// Pieces with their classes and lengths, one after another, on a track of length `scale`.
+/** @type {(pieces: [string, number][], scale: number) => HTMLSpanElement} */
 const track = (pieces, scale) => element("span", "sx-track", ...pieces
   .filter(([, length]) => length >= scale * FINEST || pieces.length === 1)
   .map(([name, length]) => element("i", name, { style: { width: `${(100 * length) / scale}%` } })));
 
 /**
- * The places of a round as columns: each guess with its bars of q, and of p once the target has read.
+ * The positions of a round as columns: each guess with its bars of q, and of p after the target's pass.
  * @type {(round: Round, isRead: boolean) => HTMLOListElement}
  */
 export function columns({ drafted, emitted }, isRead) {
-  const places = drafted.map((token, i) => {
+  const columnList = drafted.map((token, i) => {
     const q = bars("draft q", "q", token.top_q ?? [], { ...token, probability: token.soft_q ?? token.q });
     return column(i, chip({ ...token, outcome: "pending" }), q, isRead ? ofTarget(token) : empty());
   });
-  const own = emitted[emitted.length - 1];
-  const next = own?.outcome === "bonus" ? ofTarget(own, false) : unused();
-  if (isRead) places.push(column(drafted.length, element("span", "sx-next", "?"), empty(), next));
-  return element("ol", "sx-places", { tabIndex: 0 }, ...places); // so that keys can scroll it
+  const last = emitted[emitted.length - 1];
+  const next = last?.outcome === "bonus" ? ofTarget(last, false) : unused();
+  if (isRead) columnList.push(column(drafted.length, element("span", "sx-next", "?"), empty(), next));
+  return element("ol", "sx-places", { tabIndex: 0 }, ...columnList); // focusable, so that keys can scroll it
 }
 
-/** @type {(place: number, title: HTMLElement, ...parts: HTMLElement[]) => HTMLLIElement} */
-const column = (place, title, ...parts) => element("li", "", { style: { "--i": place } },
-  element("p", "", element("small", "", String(place + 1)), title), ...parts);
+/** @type {(position: number, title: HTMLElement, ...parts: HTMLElement[]) => HTMLLIElement} */
+const column = (position, title, ...parts) => element("li", "", { style: { "--i": position } },
+  element("p", "", element("small", "", String(position + 1)), title), ...parts);
 
 /** @type {(token: Token, isMarked?: boolean) => HTMLDivElement} */
 function ofTarget(token, isMarked = true) {
@@ -124,12 +124,12 @@ function ofTarget(token, isMarked = true) {
 
 const empty = () => element("div", "sx-bars is-empty");
 
-/** A place that the pass gave a distribution for which nobody looked at. */
+/** A position whose distribution the pass computed but nobody used. */
 const unused = () => element("div", "sx-bars is-p is-unused",
-  element("small", "", "target p"), element("p", "", "given by the same pass, not used"));
+  element("small", "", "target p"), element("p", "", "from the same pass, not used"));
 
 /**
- * The text that was written, and the one that the ignored guesses went on from.
+ * The written text, and the text that the ignored guesses continued.
  * @param {Marked[]} tokens of the round
  */
 export function twoTexts(tokens) {
@@ -140,19 +140,19 @@ export function twoTexts(tokens) {
   const spacedChip = (/** @type {Marked} */ token) => [/^\s/.test(token.text) ? " " : "\u200b", chip(token)];
   const add = (/** @type {string} */ name, /** @type {Marked[]} */ text) =>
     list.append(element("dt", "", name), element("dd", "", ...text.flatMap(spacedChip)));
-  add("the draft went on", [...accepted, ...guessed]);
-  add("what is written", [...accepted, ...corrected]);
+  add("the draft’s text", [...accepted, ...guessed]);
+  add("written text", [...accepted, ...corrected]);
   return list;
 }
 
 /**
- * What is compared, on a line from 0 to 1: u with min(1, p / q), by block verification with the
- * threshold, and by typical acceptance p with the threshold.
+ * The comparison of a verdict, on a line from 0 to 1: u with min(1, p / q), in block verification u with the
+ * threshold, and in typical acceptance p with the threshold.
  * @type {(token: Token, rule?: string) => HTMLDivElement}
  */
 export function verdict(token, rule = "token") {
   const { limit, drawn } = comparedBy(token, rule);
-  const isByDraw = drawn.name === "u"; // u is below what is accepted, p above it
+  const isByDraw = drawn.name === "u"; // accepted if u is below the limit, or if p is above it
   const below = isByDraw ? "accepted" : "rejected";
   const above = isByDraw ? "rejected" : "accepted";
   const outcome = token.outcome === "accepted" ? "accepted" : "rejected";
@@ -173,7 +173,7 @@ export function verdict(token, rule = "token") {
 }
 
 /**
- * The limit of a verdict, and what is held against it.
+ * The limit of a verdict, and the number that is compared with it.
  * @typedef {{ name: string, value: number, text: string }} Mark
  * @type {(token: Token, rule: string) => { limit: Mark, drawn: Mark }}
  */
@@ -191,7 +191,7 @@ function comparedBy(token, rule) {
   return { limit, drawn: { name: "p", value: Math.min(1, p), text: number(p) } };
 }
 
-/** The numbers that make the limit of a verdict. @type {(token: Token, rule: string) => HTMLElement} */
+/** The numbers behind the limit of a verdict. @type {(token: Token, rule: string) => HTMLElement} */
 function fraction({ p = 0, q = 1, weight }, rule) {
   if (rule !== "token") {
     return element("p", "sx-fraction", weight === undefined ? `p ${chance(p)}` : `weight ${number(weight)}`);
@@ -207,10 +207,10 @@ const pin = (name, value, label, number) => element("span", `sx-pin is-${name}`,
   element("span", "", `${label} = `, element("b", "", number)));
 
 /**
- * p laid over q, token by token: what both give, what only q gives, what only p gives.
+ * p laid over q, token by token: the common part, the part only in q, the part only in p.
  * @param {Shares} shares
- * @param {number} chosen id of the token that is spoken of
- * @param {boolean} [isLeft] whether what only p gives is what matters
+ * @param {number} chosen  id of the token of the step
+ * @param {boolean} [isLeft]  whether to highlight the part only in p, the residual
  */
 export function overlay({ rows, rest }, chosen, isLeft = false) {
   const largest = Math.max(...rows.map(({ p, q }) => Math.max(p, q)));
@@ -233,7 +233,7 @@ export function overlay({ rows, rest }, chosen, isLeft = false) {
 }
 
 /** @type {[string, string][]} */
-const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: made up for"]];
+const KEYS = [["both", "in both"], ["more-q", "only in q: rejected"], ["more-p", "only in p: the residual"]];
 
 /** @type {(row: Share) => [string, number][]} */
 const pieces = ({ p, q }) => [

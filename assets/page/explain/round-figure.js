@@ -15,14 +15,14 @@ const LABELS = 118;
 const GAP = 26;
 const MIN_COLUMN = 96;
 const MIN_WIDTH = 760; // px
-const TOKENS = 196;
-const BOX = 42;
-const ROW = 28; // px: where the tokens stand, their height, and that of a line below
+const TOKENS = 196; // px: top of the tokens
+const BOX = 42; // px: height of a token
+const ROW = 28; // px: height of a line below the tokens
 const TOKEN_SIZE = { prose: 25, code: 21 }; // px
 const CONTEXT_SIZE = { prose: 22, code: 19 }; // px
 const SMALL_SIZE = 14; // px
 const SMALL_LINE = 19; // px
-const MARGIN = 1.25; // of a measured width: another computer's letters may be as wide as DejaVu's
+const MARGIN = 1.25; // of a measured width: another computer may draw letters as wide as DejaVu's
 
 const NOT_XML = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g; // a token may be any byte
 
@@ -35,12 +35,12 @@ const VERDICTS = {
   bonus: "bonus ★",
 };
 
-const MAX_COLUMNS = 16; // tokens that all stand in the figure
-const FIRST = 4; // tokens that stand in the figure of a longer round, from its begin
-const AROUND = 2; // and from its last verdict, to both sides
+const MAX_COLUMNS = 16; // tokens of a round that is shown whole
+const FIRST = 4; // shown tokens at the beginning of a longer round
+const AROUND = 2; // and on each side of its last verdict
 
 /**
- * A token with its place in px; `omitted` tokens of its outcome stand for themselves in one column.
+ * A token with its position in px; omitted: the number of tokens of its outcome that the column sums up.
  * @typedef {{ token: Token, omitted: number, left: number, width: number }} Column
  */
 
@@ -57,8 +57,8 @@ const AROUND = 2; // and from its last verdict, to both sides
  * @param {Trace} trace
  */
 export function figureOfRound(round, trace) {
-  const own = round.emitted[round.emitted.length - 1];
-  const last = own && own.outcome !== "accepted" ? [own] : [];
+  const lastToken = round.emitted[round.emitted.length - 1];
+  const last = lastToken && lastToken.outcome !== "accepted" ? [lastToken] : [];
   const face = faceOf(round, trace);
   const columns = columnsOf([...shortened(round.drafted), ...last.map(single)], last.length, face);
   const end = columns[columns.length - 1];
@@ -67,7 +67,7 @@ export function figureOfRound(round, trace) {
   const foot = TOKENS + BOX + 22 + rows.length * ROW;
   const small = ruler(`${SMALL_SIZE}px ${SANS}`);
   const about = inLines(runLine(trace.header), (line) => small(line) <= width - 2 * EDGE);
-  const down = SMALL_LINE * (about.length - 1); // px by which all below the title is lower
+  const down = SMALL_LINE * (about.length - 1); // px that everything below the title moves down
   const whole = sheetOf(width, foot + 118 + down, face);
   title(whole, round, about, width);
   const sheet = { ...whole, node: draw(whole, "g", { transform: `translate(0 ${down})` }) };
@@ -96,12 +96,12 @@ function faceOf(round, { rounds, header }) {
   return { family: isCode ? MONO : SERIF, token: TOKEN_SIZE[kind], context: CONTEXT_SIZE[kind] };
 }
 
-/** A token with a column of its own. @param {Token} token */
+/** A column for one token. @param {Token} token */
 const single = (token) => ({ token, omitted: 0 });
 
 /**
- * The drafted tokens; of many, the first ones and those around the last verdict, and between them how many
- * there are.
+ * The columns of the drafted tokens; of many, the first ones and those around the last verdict, with columns
+ * for the omitted ones between them.
  * @param {Token[]} drafted
  * @returns {Pick<Column, "token" | "omitted">[]}
  */
@@ -126,13 +126,13 @@ function omission(tokens) {
   return [{ token: { ...token, text: `… ${tokens.length} more …` }, omitted: tokens.length }];
 }
 
-// The columns of the tokens; the target's own, one at most, is set apart.
-/** @type {(tokens: Pick<Column, "token" | "omitted">[], own: number, face: Face) => Column[]} */
-function columnsOf(tokens, own, face) {
+// The columns of the tokens, with a gap before the target's token. targetCount: 1 if there is one, else 0.
+/** @type {(tokens: Pick<Column, "token" | "omitted">[], targetCount: number, face: Face) => Column[]} */
+function columnsOf(tokens, targetCount, face) {
   const widthOf = ruler(`${face.token}px ${face.family}`);
   let left = EDGE + LABELS;
   return tokens.map(({ token, omitted }, i) => {
-    if (own && i === tokens.length - 1) left += GAP;
+    if (targetCount && i === tokens.length - 1) left += GAP;
     const width = Math.max(MIN_COLUMN, Math.ceil(widthOf(visible(token.text))) + 26);
     const column = { token, omitted, left, width };
     left += column.width + 8;
@@ -147,8 +147,8 @@ function ruler(font) {
   return (/** @type {string} */ text) => MARGIN * context.measureText(text).width;
 }
 
-// The last words of a text that fit into so many px.
-/** @type {(text: string, most: number, face: Face) => string} */
+// The last words of a text that fit into a width, in px.
+/** @type {(text: string, maxWidth: number, face: Face) => string} */
 function tailOf(text, maxWidth, face) {
   const width = ruler(`${face.context}px ${face.family}`);
   let tail = text.replace(/\s+/g, " ").trim().slice(-200);
@@ -156,8 +156,8 @@ function tailOf(text, maxWidth, face) {
   return tail.length < text.trim().length ? `… ${tail}` : tail;
 }
 
-// The begin of a text that fits into so many px.
-/** @type {(text: string, most: number, face: Face) => string} */
+// The beginning of a text that fits into a width, in px.
+/** @type {(text: string, maxWidth: number, face: Face) => string} */
 function headOf(text, maxWidth, face) {
   const width = ruler(`${face.context}px ${face.family}`);
   if (width(text) <= maxWidth) return text;
@@ -166,7 +166,7 @@ function headOf(text, maxWidth, face) {
   return `${head.trimEnd()} …`;
 }
 
-// The lines below the tokens: what each is called, and what it says of a token.
+// The lines below the tokens: a label, and a function that gives the words for a token.
 /** @type {(settings: Settings) => [string, (token: Token) => string][]} */
 function rowsOf(settings) {
   const judged = (/** @type {Token} */ { outcome }) => outcome === "accepted" || outcome === "rejected";
@@ -225,7 +225,7 @@ function draw({ node }, name, attributes) {
  */
 
 /**
- * A line of text. It only ever becomes a text node: a model wrote some of it.
+ * Write a line of text. It only ever becomes a text node, since a model wrote some of it.
  * @param {Sheet} sheet
  * @param {string} text
  * @param {number} x
@@ -272,7 +272,7 @@ function heading(sheet, round, { header, rounds }, width) {
   write(sheet, tail, EDGE, 126, { size, family, colour: "soft" });
 }
 
-// A brace over some columns, or under them, and what it says.
+// A brace over or under some columns, with its text.
 /** @type {(sheet: Sheet, columns: Column[], y: number, text: string, isBelow?: boolean) => void} */
 function brace(sheet, columns, y, text, isBelow = false) {
   const first = columns[0];
@@ -289,7 +289,7 @@ function brace(sheet, columns, y, text, isBelow = false) {
   write(sheet, text, left, isBelow ? y + 22 : y - 10, { size: 15, colour: "soft" });
 }
 
-// A token with the underline of its outcome, which is told apart without colours too.
+// A token with the underline of its outcome, which can be recognised without colours too.
 /** @type {(sheet: Sheet, column: Column) => void} */
 function tokenBox(sheet, { token, left, width }) {
   const { outcome, text } = token;

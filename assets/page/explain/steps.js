@@ -1,4 +1,4 @@
-// One round as a sequence of steps: what each says, and what it draws.
+// One round as a sequence of steps, each with a sentence and a drawing.
 
 import { ruleOf, writtenBy } from "specviz/facts/lanes.js";
 import { balance, milliseconds, sharesOf, singlePass } from "specviz/explain/numbers.js";
@@ -15,12 +15,12 @@ import { plural, visible } from "specviz/words/words.js";
 /**
  * @typedef {object} Step
  * @property {string} chapter
- * @property {string} [part] where in its chapter the step is
+ * @property {string} [part]  the part of the chapter
  * @property {string} sentence
- * @property {string} [note] what people often get wrong here
- * @property {Marked[]} tokens  of the round, as far as they are there
- * @property {number} [at] the token that the step is about
- * @property {"draft" | "verify" | "overhead"} until  the last part of the round's time that is over
+ * @property {string} [note]  about a common misunderstanding
+ * @property {Marked[]} tokens  of the round so far
+ * @property {number} [at]  index of the token that the step is about
+ * @property {"draft" | "verify" | "overhead"} until  the last part of the round's time that is done
  * @property {() => HTMLElement[]} picture
  */
 
@@ -29,25 +29,25 @@ import { plural, visible } from "specviz/words/words.js";
  * @typedef {object} RoundFacts
  * @property {Round} round
  * @property {Trace} trace
- * @property {Token[]} tokens  the drafted ones, then the target's own
- * @property {Token} [own]  the target's own; none where the text ended before it
+ * @property {Token[]} tokens  the drafted tokens, followed by the target's token
+ * @property {Token} [targetToken]  missing if the text ended before it
  * @property {boolean} isGreedy
  * @property {boolean} isCopied  the guesses are copied from the text: q is 1
  * @property {string} rule  of the verdicts
  */
 
-const AS_USED = "p and q are what the verdict uses: chances after temperature, top-k and top-p.";
-const DRAWN_FROM = "p is what is drawn from: chances after temperature, top-k and top-p.";
+const AS_USED = "The verdict uses p and q, the probabilities after temperature, top-k and top-p.";
+const DRAWN_FROM = "The token is drawn from p, the probabilities after temperature, top-k and top-p.";
 const NOT_GOOD_ENOUGH = "Accepted does not mean “good enough”. A guess that the draft makes too often is "
-  + "rejected exactly as often as needed: so the text follows p, as if the target had written it alone.";
-const SAME_LAW = "Blue was accepted, pink is made up for here. Together they are exactly p: that is why the "
-  + "text keeps the target’s distribution. The letters may still differ from another run’s.";
+  + "rejected exactly as often as needed, so the text follows p as if the target had written it alone.";
+const SAME_LAW = "The blue part is accepted, the pink part is the residual. Together they are exactly p, so "
+  + "the text keeps the target’s distribution. Its words may still differ from another run’s.";
 const BY_REJECTION = "The server draws from p until a draw y is accepted, each with probability "
-  + "max(0, 1 − q(y)/p(y)). What is accepted follows exactly what p has above q, and nobody has to know all "
+  + "max(0, 1 − q(y)/p(y)). The accepted draw follows exactly the part of p above q, without knowing all "
   + "of p.";
-const UNSURE = "Behind the last one it ends: the chance that all of them hold, as the draft sees it, has "
-  + "become too small for one more guess to pay.";
-const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars are the models’ own "
+const UNSURE = "It stops after the last one: by its own estimate, the probability that all of them are "
+  + "accepted is too small for one more guess to pay.";
+const GREEDY = "Temperature 0: only first choices count, so there is no draw. The bars show each model’s "
   + "softmax at temperature 1.";
 
 /** @type {(round: Round, trace: Trace) => Step[]} */
@@ -58,7 +58,7 @@ export function stepsOf(round, trace) {
     round,
     trace,
     tokens,
-    own: tokens.slice(round.drafted.length)[0],
+    targetToken: tokens.slice(round.drafted.length)[0],
     isGreedy: settings.temperature === 0,
     isCopied: drafterKind(settings.drafter).certain,
     rule: ruleOf(settings),
@@ -68,7 +68,7 @@ export function stepsOf(round, trace) {
   return [guess(facts), check(facts), ...judge(facts), ...outcome(facts), last];
 }
 
-// The first of them have their verdict.
+// Tokens of which the first `judged` have their verdict.
 /** @type {(tokens: Token[], judged: number) => Marked[]} */
 const upTo = (tokens, judged) =>
   tokens.map((token, i) => (i < judged ? token : { ...token, outcome: "pending" }));
@@ -88,8 +88,8 @@ function guess({ round, trace, isGreedy }) {
   };
 }
 
-// Whether the draft went no further because it was not sure. A round that only tries a draft again, after
-// some without any, says nothing of it.
+// Whether the draft stopped early because it was unsure. A round that tries a draft again after rounds
+// without drafts does not count.
 /** @type {(round: Round, trace: Trace) => boolean} */
 function endedUnsure({ drafted, lane, index }, { header: { settings }, rounds }) {
   const { drafter, gamma, gamma_policy: policy, max_new_tokens: maxTokens } = settings;
@@ -106,27 +106,27 @@ function guessed({ settings, draft }, count, isGreedy) {
   const sentence = (isGreedy && greedy) || drawn;
   if (sentence) return sentence.replace("{count}", count);
   if (draft?.shared && isGreedy) {
-    return "The draft has other tokens than the target. It writes its likeliest text, which is cut into "
-      + `the target’s tokens: ${count}.`;
+    return "The draft’s tokens are not the target’s. It writes its likeliest text, which is split into the "
+      + `target’s tokens: ${count}.`;
   }
-  const among = draft?.shared ? "the tokens that the target has too" : "all tokens";
-  const choice = isGreedy ? "takes its first choice" : `has chances q for ${among}, draws one`;
-  return `${who} ${count}, one after the other: each time it ${choice}, and goes on from it.`;
+  const among = draft?.shared ? "the tokens that the target also has" : "all tokens";
+  const choice = isGreedy ? "takes its first choice" : `computes q for ${among}, draws one`;
+  return `${who} ${count}, one after another: each time it ${choice}, and continues from it.`;
 }
 
 /**
- * The cost of judging in this round beside a pass over one token, in words.
- * @param {number} tokens  that the pass read
+ * The cost of judging in this round compared with a one-token pass, in words.
+ * @param {number} tokens  in the pass
  * @param {number} verify  seconds
  * @param {number | null} single  seconds of a pass over one token, on average
  */
 function priceOfChecking(tokens, verify, single) {
-  const more = "With experts or a long text it costs more.";
+  const more = "It costs more with a mixture of experts or a long text.";
   if (single === null) {
-    return `Checking is not free: this pass read ${plural(tokens, "token")} and not one. ${more}`;
+    return `Checking is not free: this pass read ${plural(tokens, "token")} instead of one. ${more}`;
   }
-  const usual = `a pass over one token takes ${milliseconds(single)} here on average, `
-    + `and this one read ${tokens}`;
+  const usual = `a one-token pass takes ${milliseconds(single)} here on average, `
+    + `and this one read ${plural(tokens, "token")}`;
   if (verify > single * (1 + NEAR)) return `Checking is not free: ${usual}. ${more}`;
   return `Checking cost nothing extra here: ${usual}. ${more}`;
 }
@@ -139,7 +139,7 @@ function check({ round, trace }) {
   const guesses = isOne ? "The guess" : "The guesses";
   return {
     chapter: "Check",
-    sentence: `The target reads ${all} in one pass, and has its own chances p at every place at once. `
+    sentence: `The target reads ${all} in one pass, which gives its own p for every position at once. `
       + `${guesses} took ${milliseconds(draft)}, this pass ${milliseconds(verify)}.`,
     note: priceOfChecking(drafted.length + 1, verify, singlePass(trace)),
     tokens: upTo(drafted, 0),
@@ -148,12 +148,12 @@ function check({ round, trace }) {
   };
 }
 
-const MAX_SINGLE = 12; // verdicts of a round that each have a step
-const FIRST = 3; // verdicts that have one in a round of more
-const LAST = 2;
+const MAX_SINGLE = 12; // verdicts of a round that each get a step
+const FIRST = 3; // verdicts that get one at the beginning of a longer round
+const LAST = 2; // and at its end
 
 /**
- * One step for each judged place; of many the first and the last ones, with one for all between them.
+ * One step for each judged position; of many, for the first and the last ones, and one step for all between.
  * @type {(facts: RoundFacts) => Step[]}
  */
 function judge(facts) {
@@ -162,7 +162,7 @@ function judge(facts) {
   const judged = round.drafted.filter(({ outcome }) => outcome === "accepted" || outcome === "rejected");
   const steps = judged.map((token, i) => ({
     chapter: "Judge",
-    part: `place ${i + 1} of ${round.drafted.length}`,
+    part: `position ${i + 1} of ${round.drafted.length}`,
     sentence: judgement(facts, token, i),
     note: i === 0 ? noteOn(facts, token) : undefined,
     tokens: upTo(guesses, i + 1),
@@ -176,15 +176,15 @@ function judge(facts) {
 }
 
 /**
- * The step for the verdicts that have none of their own, all of them accepted.
+ * The step for the verdicts without a step of their own, all of them accepted.
  * @type {(facts: RoundFacts, guesses: Token[], judged: number) => Step}
  */
 function judgeBetween({ round }, guesses, judged) {
   const count = judged - FIRST - LAST;
   return {
     chapter: "Judge",
-    part: `places ${FIRST + 1} to ${FIRST + count} of ${round.drafted.length}`,
-    sentence: `The next ${count} guesses are judged in the same way, and all of them are accepted.`,
+    part: `positions ${FIRST + 1} to ${FIRST + count} of ${round.drafted.length}`,
+    sentence: `The next ${count} guesses are judged in the same way, and all are accepted.`,
     tokens: upTo(guesses, FIRST + count),
     until: "verify",
     picture: () => [],
@@ -198,28 +198,28 @@ function noteOn({ isGreedy, rule }, token) {
   return verdictKind(rule).note || NOT_GOOD_ENOUGH;
 }
 
-/** The drawings of what a verdict compares. @type {(facts: RoundFacts, token: Token) => HTMLElement[]} */
-function judgementDrawn({ own, isGreedy, rule }, token) {
+/** The drawings of a verdict's comparison. @type {(facts: RoundFacts, token: Token) => HTMLElement[]} */
+function judgementDrawn({ targetToken, isGreedy, rule }, token) {
   if (isGreedy) return [firstChoices(token)];
   if (drawsFirst(rule)) return [chances(token)];
   if (rule !== "token") return [verdict(token, rule), bothChances(token)];
   if (isDrawn(token)) return [verdict(token)];
-  const shares = sharesOf(token, token.outcome === "rejected" ? own : undefined);
+  const shares = sharesOf(token, token.outcome === "rejected" ? targetToken : undefined);
   return [verdict(token), overlay(shares, token.id)];
 }
 
-/** @type {(facts: RoundFacts, token: Token, place: number) => string} */
-function judgement({ round, isCopied, isGreedy, rule }, token, place) {
-  // The target's own token comes in a later step, unless the verdict compares with it.
+/** @type {(facts: RoundFacts, token: Token, position: number) => string} */
+function judgement({ round, isCopied, isGreedy, rule }, token, position) {
+  // The target's token comes in a later step, unless the verdict compares with it.
   const roundSoFar = drawsFirst(rule) ? round : { ...round, emitted: [] };
-  if (rule !== "token") return reasonBy(rule, token, { round: roundSoFar, place });
-  if (!isCopied) return reason(token, { round: roundSoFar, place });
+  if (rule !== "token") return reasonBy(rule, token, { round: roundSoFar, position });
+  if (!isCopied) return reason(token, { round: roundSoFar, position });
   const word = `“${visible(token.text)}”`;
   const isKept = token.outcome === "accepted";
   if (!isGreedy) {
     const { odds, draw: u } = oddsAndDraw(token);
-    return `${word} is a copy with q = 1, so it is accepted with the target’s own chance of it, p = ${odds}; `
-      + `the draw was ${u}, so it was ${token.outcome}.`;
+    return `${word} is a copy, so q = 1 and it is accepted if the random draw u is below p = ${odds}; `
+      + `u was ${u}, so it was ${token.outcome}.`;
   }
   if (isKept) return `The target’s first choice here is ${word} too, so the copied token is accepted.`;
   const first = `“${visible(token.top_p?.[0]?.text ?? "")}”`;
@@ -243,21 +243,23 @@ const firstChoice = (token) =>
 
 /** The steps after the verdicts. @type {(facts: RoundFacts) => Step[]} */
 function outcome(facts) {
-  const { round, tokens, own, trace } = facts;
-  if (own?.outcome === "bonus") return [bonus(facts)];
+  const { round, tokens, targetToken, trace } = facts;
+  if (targetToken?.outcome === "bonus") return [bonus(facts)];
   const ignored = tokens.findIndex((token) => token.outcome === "ignored");
-  const ended = trace.end?.reasons[round.lane];
-  const steps = own ? [correct(facts)] : [];
+  const endReason = trace.end?.reasons[round.lane];
+  const steps = targetToken ? [correct(facts)] : [];
   if (ignored < 0) return steps;
-  const sentence = own ? ignoredAfter(facts) : reason(tokens[ignored], { round, place: ignored, ended });
+  const sentence = targetToken
+    ? ignoredAfter(facts)
+    : reason(tokens[ignored], { round, position: ignored, endReason });
   steps.push({
-    chapter: own ? "Correct" : "End",
-    part: own ? "what came after" : undefined,
+    chapter: targetToken ? "Correct" : "End",
+    part: targetToken ? "ignored guesses" : undefined,
     sentence,
     tokens,
     at: ignored,
     until: "verify",
-    picture: () => (own ? [twoTexts(tokens)] : []),
+    picture: () => (targetToken ? [twoTexts(tokens)] : []),
   });
   return steps;
 }
@@ -268,18 +270,18 @@ function ignoredAfter({ round }) {
   const count = round.drafted.filter((token) => token.outcome === "ignored").length;
   const last = count === 1 ? "guess" : `${count} guesses`;
   const are = count === 1 ? "It is" : "They are";
-  return `The last ${last} went on from “${visible(rejected?.text ?? "")}”, which was not written. `
-    + `${are} ignored, and the next round begins after what is written.`;
+  return `The last ${last} continued “${visible(rejected?.text ?? "")}”, which was not written. `
+    + `${are} ignored, and the next round begins after the written text.`;
 }
 
 /** @type {(facts: RoundFacts) => Step} */
-function correct({ round, tokens, own, isGreedy, rule }) {
-  const token = /** @type {Token} */ (own);
+function correct({ round, tokens, targetToken, isGreedy, rule }) {
+  const token = /** @type {Token} */ (targetToken);
   const at = tokens.length - 1;
   const law = isDrawn(token) ? BY_REJECTION : SAME_LAW;
   return {
     chapter: "Correct",
-    sentence: reasonBy(rule, token, { round, place: at }),
+    sentence: reasonBy(rule, token, { round, position: at }),
     note: rule === "token" && !isGreedy ? law : undefined,
     tokens: tokens.map((other) => (other.outcome === "ignored" ? { ...other, outcome: "pending" } : other)),
     at,
@@ -288,7 +290,7 @@ function correct({ round, tokens, own, isGreedy, rule }) {
   };
 }
 
-// The drawings of the distribution of a corrected token, as far as it is known.
+// The drawings of a corrected token's distribution, as far as it is known.
 /** @type {(token: Token, round: Round, rule: string, isGreedy: boolean) => HTMLDivElement[]} */
 function correction(token, round, rule, isGreedy) {
   const { p = 0, q = 0, top_residual: left = [] } = token;
@@ -301,7 +303,7 @@ function correction(token, round, rule, isGreedy) {
     return [chances(token), bars("draft q", "q", token.top_q ?? [], { ...token, probability: q })];
   }
   if (isGreedy) return [firstChoice(token)];
-  const rejected = round.drafted.find(({ outcome: one }) => one === "rejected") ?? token;
+  const rejected = round.drafted.find((other) => other.outcome === "rejected") ?? token;
   const part = 1 - (rejected.beta ?? 0);
   const both = overlay(sharesOf(rejected, token), token.id, true);
   const title = `only in p, ${chance(part)}, scaled up to 1`;
@@ -310,50 +312,53 @@ function correction(token, round, rule, isGreedy) {
 }
 
 /** @type {(facts: RoundFacts) => Step} */
-function bonus({ round, tokens, own }) {
-  const token = /** @type {Token} */ (own);
+function bonus({ round, tokens, targetToken }) {
+  const token = /** @type {Token} */ (targetToken);
   const at = tokens.length - 1;
-  const places = round.drafted.length + 1;
-  const which = places === 2 ? "second" : "last";
+  const positions = round.drafted.length + 1;
+  const which = positions === 2 ? "second" : "last";
   const chosen = { ...token, probability: token.soft_p ?? token.p };
   return {
     chapter: "Bonus",
-    sentence: reason(token, { round, place: at }),
-    note: `The pass read ${plural(places, "token")}: the last of the text and every guess. `
-      + `After each it gives one p, so the ${which} is there already.`,
+    sentence: reason(token, { round, position: at }),
+    note: `The pass read ${plural(positions, "token")}: the last one of the text and every guess. `
+      + `It gives one p after each of them, so the ${which} one is there already.`,
     tokens,
     at,
     until: "verify",
-    picture: () => [bars(`target p at place ${places}`, "p", token.top_p ?? [], chosen)],
+    picture: () => [bars(`target p at position ${positions}`, "p", token.top_p ?? [], chosen)],
   };
 }
 
 /** A round without guesses: the pass of the target. @type {(facts: RoundFacts) => Step} */
-function pass({ round, trace, own, isGreedy }) {
+function pass({ round, trace, targetToken, isGreedy }) {
   const why = round.lane === "baseline" ? "" : `${drafterKind(trace.header.settings.drafter).unguessed} `;
   const time = milliseconds(round.verify_seconds);
   return {
     chapter: "Pass",
-    sentence: `${why}One pass of the target over the last token gives its chances p for the next: ${time}.`,
+    sentence: `${why}One pass of the target over the last token gives p for the next: ${time}.`,
     note: isGreedy ? GREEDY : DRAWN_FROM,
     tokens: [],
     until: "verify",
-    picture: () => [bars("target p", "p", own?.top_p ?? [])],
+    picture: () => [bars("target p", "p", targetToken?.top_p ?? [])],
   };
 }
 
 /** @type {(facts: RoundFacts) => Step} */
-function draw({ round, tokens, own, isGreedy }) {
-  const p = own?.soft_p ?? own?.p;
-  const word = `“${visible(own?.text ?? "")}”`;
+function draw({ round, tokens, targetToken, isGreedy }) {
+  const p = targetToken?.soft_p ?? targetToken?.p;
+  const word = `“${visible(targetToken?.text ?? "")}”`;
   return {
     chapter: "Draw",
     sentence: isGreedy
-      ? `The first choice is written: ${word}, of which the target was ${chance(p)} sure.`
-      : `One token is drawn from p: ${word}, which had ${chance(p)}.`,
+      ? `The first choice is written: ${word}. The target was ${chance(p)} sure of it.`
+      : `One token is drawn from p: ${word}, which has p = ${chance(p)}.`,
     tokens: marked(round, tokens),
     at: 0,
     until: "verify",
-    picture: () => [bars("target p", "p", own?.top_p ?? [], own && { ...own, probability: p })],
+    picture: () => {
+      const chosen = targetToken && { ...targetToken, probability: p };
+      return [bars("target p", "p", targetToken?.top_p ?? [], chosen)];
+    },
   };
 }

@@ -10,10 +10,10 @@ const HALVINGS = 60;
  * The explanation of the speed-up of the shown rounds; null before both lanes can be compared.
  * @param {Round[]} rounds
  * @param {Header} header
- * @param {number} mostGamma the longest draft that is looked at, unless the run drafts more
+ * @param {number} mostGamma  the longest examined draft, unless the run drafts more
  */
 export function explain(rounds, header, mostGamma) {
-  if (header.source) return null; // a server tells no parts of a round's time
+  if (header.source) return null; // a server does not report the parts of a round's time
   const m = measure(rounds, header);
   const alone = rounds.filter((round) => round.lane === "baseline");
   if (m.speedup === null || m.tau === null) return null;
@@ -24,8 +24,8 @@ export function explain(rounds, header, mostGamma) {
   const lengths = draftLengths(rounds.filter((round) => round.lane === "speculative"));
   return {
     m, costs, speedup: m.tau / price,
-    formula: m.speedup_predicted, // that alpha and c predict
-    break_even: breakEvenOf(lengths, price), // the alpha at which rounds would only just pay
+    formula: m.speedup_predicted, // by the textbook formula, from alpha and c
+    break_even: breakEvenOf(lengths, price), // the alpha at which rounds break even
     best_gamma: best?.gamma ?? null, best_speedup: best?.speedup ?? null,
     speeds: best?.speeds ?? [], // predicted speed-ups of all gammas from 0 on
   };
@@ -54,7 +54,7 @@ function costsOf(alone, m) {
 }
 
 /**
- * The alpha at which rounds of this mean price would only just pay; null if even 1 would not.
+ * The alpha at which rounds of this mean price break even; null if even 1 is not enough.
  * @param {Map<number, number>} lengths drafted tokens -> rounds
  * @param {number} price
  */
@@ -80,7 +80,7 @@ export function breakEvenOf(lengths, price) {
  * @param {number} alpha
  * @param {number} c
  * @param {number} judging
- * @param {number} judged guesses that `judging` was measured with
+ * @param {number} judged  the number of guesses that `judging` was measured with
  * @param {number} maxGamma
  */
 export function bestGamma(alpha, c, judging, judged, maxGamma) {

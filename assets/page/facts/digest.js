@@ -1,7 +1,7 @@
-// The fingerprint of a trace, the same as digest_of() in specviz/runs/trace.py makes.
+// The fingerprint of a trace, the same as that of digest_of() in specviz/runs/trace.py.
 
 /**
- * "sha256:…", or null where the browser has no hash: it needs https or this very machine.
+ * "sha256:…", or null if the browser offers no hash, which needs https or localhost.
  * @param {Trace} trace
  */
 export async function digestOf({ header, rounds, end }) {
@@ -12,7 +12,7 @@ export async function digestOf({ header, rounds, end }) {
 }
 
 /**
- * JSON with sorted names, no blanks, and every number written as Python writes a float.
+ * JSON with sorted names, no blanks, and every number in the format of a Python float.
  * @type {(value: unknown) => string}
  */
 export function canonical(value) {
@@ -25,7 +25,7 @@ export function canonical(value) {
   return `{${fields.join(",")}}`;
 }
 
-// Both write the shortest digits that mean the number; they differ in where the point goes.
+// Both languages write the shortest digits that give the number, but place the point differently.
 /** @param {number} value */
 function float(value) {
   const size = Math.abs(value);

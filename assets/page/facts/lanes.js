@@ -1,4 +1,4 @@
-// The lanes of a race by name, and one of them beside the baseline as if only these two had raced.
+// The lanes of a race by name, and the view of one lane with the baseline as a race of two.
 
 import { asEnd, asHeader, asRound } from "specviz/facts/trace.js";
 import { labelIn, verdictKind } from "specviz/facts/vocabulary.js";
@@ -16,7 +16,7 @@ export const labelOf = (name) => labelIn("lanes", name);
 /** The lanes with drafts, in order. @param {Header} [header] */
 export const draftedLanes = (header) => Object.keys(header?.lanes ?? { [OURS]: null });
 
-/** Whether its lanes with drafts have names of their own. @param {Header} [header] */
+/** Whether its lanes with drafts are named by their differences. @param {Header} [header] */
 export const isSeveral = (header) => draftedLanes(header).join() !== OURS;
 
 /**
@@ -41,8 +41,8 @@ const COMPARED = /** @type {const} */ ([
 ]);
 
 /**
- * What the lanes with drafts of a race differ in, as the control for it says; null if it has none
- * such choice.
+ * The difference between the lanes with drafts of a race, as a value of its control; null if the control has
+ * no such choice.
  * @param {Header} header
  */
 export function comparedIn(header) {
@@ -65,13 +65,13 @@ export function changedLanes({ lanes }) {
 }
 
 /**
- * The rule that judges the drafts of a run: where both models are greedy, all four keep the same.
+ * The verdict rule of a run. In a greedy run all rules accept the same drafts, so it counts as "token".
  * @param {Settings} settings
  */
 export const ruleOf = ({ temperature, verdict }) => (temperature === 0 ? "token" : verdict ?? "token");
 
 /**
- * Some rounds of a race: those of one lane, as the lane "speculative", and the baseline's.
+ * The rounds of one lane of a race, as the lane "speculative", and those of the baseline.
  * @type {(rounds: Round[], name: LaneName) => Round[]}
  */
 export function twoRounds(rounds, name) {
@@ -88,7 +88,7 @@ function asOurs(round) {
 }
 
 /**
- * A race as it was for one lane and the baseline; it grows with the race. A race of two is its own.
+ * The view of a race with one lane and the baseline; it grows with the race. A race of two is its own view.
  * @type {(trace: Trace, name: LaneName) => Trace}
  */
 export function twoOf(trace, name) {
@@ -106,7 +106,7 @@ function viewOf(trace, name) {
   const two = (/** @type {Record<LaneName, any> | null | undefined} */ values) =>
     values && { [OURS]: values[name], [ALONE]: values[ALONE] };
   let rounds = /** @type {Round[]} */ ([]);
-  let seen = 0;
+  let count = 0; // rounds of the race that `rounds` was made from
   return {
     schema,
     header: asHeader({
@@ -117,9 +117,9 @@ function viewOf(trace, name) {
       prefill_seconds: two(header.prefill_seconds) ?? {},
     }),
     get rounds() {
-      if (seen !== trace.rounds.length) {
+      if (count !== trace.rounds.length) {
         rounds = twoRounds(trace.rounds, name);
-        seen = trace.rounds.length;
+        count = trace.rounds.length;
       }
       return rounds;
     },

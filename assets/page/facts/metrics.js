@@ -22,13 +22,13 @@ const lane = (rounds, name) => rounds.filter((round) => round.lane === name);
 /** @param {Round[]} rounds */
 const clock = (rounds) => (rounds.length ? rounds[rounds.length - 1].clock : 0);
 
-// Seconds on the wall clock of a lane, with prefill, engines and texts; old recordings lack it.
+// Seconds on the wall clock of a lane, with prefill, engines and text; old recordings lack it.
 /** @param {Round[]} rounds */
 const wall = (rounds) => rounds[rounds.length - 1]?.wall ?? null;
 
 /**
- * Whether a round is the first of a watched server, whose token came from reading the prompt: the
- * clock begins behind it, so speeds and tau leave it out.
+ * Whether a round is the first of a watched server, whose token came from the prefill: the clock begins
+ * after it, so speeds and tau leave it out.
  * @param {Round} [round]
  */
 export const readsPrompt = (round) => round?.index === 0 && round.clock === 0 && !round.drafted.length;
@@ -36,15 +36,15 @@ export const readsPrompt = (round) => round?.index === 0 && round.clock === 0 &&
 /** @param {Round[]} rounds */
 const timed = (rounds) => (readsPrompt(rounds[0]) ? rounds.slice(1) : rounds);
 
-/** Whether a watched server tells how many tokens its steps drafted. @param {Round[]} rounds */
-export const areTold = (rounds) =>
+/** Whether a watched server reports how many tokens its steps drafted. @param {Round[]} rounds */
+export const reportsDrafts = (rounds) =>
   !rounds.some(({ last }) => last?.outcome === "untold");
 
-const MIN_COMPARED = 2; // tokens and rounds of a lane from which its speed is compared
+const MIN_COMPARED = 2; // tokens and rounds of a lane that a comparison of speed needs
 
 /**
- * The figures of some rounds of a lane with drafts, beside the baseline; null where nothing has
- * been measured yet.
+ * The figures of some rounds of a lane with drafts and of the baseline; null for figures without a
+ * measurement.
  * @param {Round[]} rounds
  * @param {Header} [header]
  * @param {LaneName} [name]
@@ -55,10 +55,10 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   const counts = countOutcomes(ours);
   const drafted = sum(ours, (round) => round.drafted.length);
   const emitted = sum(ours, (round) => round.emitted.length);
-  const isTold = areTold(ours);
-  const alpha = isTold ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
+  const isReported = reportsDrafts(ours);
+  const alpha = isReported ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
   const c = costRatio(ours, alone);
-  const { judged, accepted } = positions(isTold ? ours : []);
+  const { judged, accepted } = positions(isReported ? ours : []);
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
   const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
   const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
@@ -70,7 +70,7 @@ export function measure(rounds, header, name = draftedLanes(header)[0]) {
   const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= MIN_COMPARED;
   return {
     counts, drafted, emitted, rounds: ours.length, alpha,
-    efficiency: isTold ? ratio(counts.accepted, drafted) : null,
+    efficiency: isReported ? ratio(counts.accepted, drafted) : null,
     beta: meanBeta(ours),
     tau: ratio(paced[name], timed(ours).length),
     tau_predicted: meanPredictedTau(draftLengths(timed(ours)), alpha),
@@ -114,7 +114,7 @@ function countOutcomes(rounds) {
 }
 
 /**
- * Count the tokens of rounds without a guess. They count as bonus tokens, but none came free.
+ * Count the tokens of rounds without a guess. Their outcome is "bonus", but they are not free.
  * @type {(rounds: Round[], name: LaneName) => number}
  */
 export function unguessed(rounds, name) {
@@ -146,7 +146,7 @@ function speedup(seconds, tokens, name) {
 /** @param {Round[]} rounds */
 const written = (rounds) => sum(rounds, (round) => round.emitted.length);
 
-// Seconds to read the prompt; of a watched server, to its first token.
+// Seconds of the prefill; of a watched server, until its first token.
 /** @type {(name: LaneName, rounds: Round[], header?: Header) => number} */
 function prefillOf(name, rounds, header) {
   if (readsPrompt(rounds[0])) return rounds[0].wall ?? 0;
@@ -258,7 +258,7 @@ function pace(rounds) {
 function soFar(rounds) {
   /** @type {Lengths} */
   const lengths = new Map();
-  const isTold = areTold(rounds);
+  const isReported = reportsDrafts(rounds);
   let accepted = 0;
   let judged = 0;
   let drafted = 0;
@@ -270,8 +270,8 @@ function soFar(rounds) {
     judged += round.drafted.filter(({ outcome }) => outcome !== "ignored").length;
     drafted += length;
     emitted += round.emitted.length;
-    const alpha = isTold ? ratio(accepted, judged) : null;
-    const efficiency = isTold ? ratio(accepted, drafted) : null;
+    const alpha = isReported ? ratio(accepted, judged) : null;
+    const efficiency = isReported ? ratio(accepted, drafted) : null;
     const predicted = meanPredictedTau(lengths, alpha);
     return { x: i + 1, alpha, efficiency, tau: emitted / (i + 1), predicted };
   });
@@ -282,7 +282,7 @@ function soFar(rounds) {
 
 /** @param {Round[]} rounds */
 function byPosition(rounds) {
-  const { judged, accepted } = positions(areTold(rounds) ? rounds : []);
+  const { judged, accepted } = positions(reportsDrafts(rounds) ? rounds : []);
   const places = judged.map((count, position) => [position, count]).filter(([, count]) => count);
   return {
     x: places.map(([position]) => position + 1),

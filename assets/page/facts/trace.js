@@ -1,5 +1,4 @@
-// Traces as a file and the server tell them, with what follows from their fields: properties that are in
-// no JSON.
+// Traces from a file or the server, with derived properties that are not in their JSON.
 
 /**
  * @template {object} Part
@@ -32,12 +31,12 @@ export function asRound(round) {
   return withMore(round, { emitted: round.last ? [...accepted, round.last] : accepted });
 }
 
-/** With what is said of the first lane's text. @type {(end: FiledEnd) => End} */
+/** With the agreement of the first lane's text. @type {(end: FiledEnd) => End} */
 export const asEnd = (end) =>
   withMore(end, Object.values(end.lanes ?? {})[0] ?? { identical: null, compared: 0, divergence: null });
 
 /**
- * Say of a trace that nothing follows, though it has no end: whatever wrote it was cut off.
+ * Mark a trace without an end as interrupted: nothing will follow.
  * @param {Trace} trace
  */
 export function interrupt(trace) {
@@ -45,7 +44,7 @@ export function interrupt(trace) {
 }
 
 /**
- * Whether nothing follows what a trace has.
+ * Whether a trace is complete or interrupted, so that nothing will follow.
  * @param {Pick<Trace, "end" | "isInterrupted">} trace
  */
 export const isOver = ({ end, isInterrupted }) => end !== null || isInterrupted === true;

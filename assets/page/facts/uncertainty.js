@@ -1,4 +1,4 @@
-// How far a measured speed-up can be trusted: the same as specviz/runs/uncertainty.py.
+// The uncertainty of a measured speed-up: the same as specviz/runs/uncertainty.py.
 
 import { measure, readsPrompt } from "specviz/facts/metrics.js";
 
@@ -21,7 +21,7 @@ const WINDOW = 3; // rounds of each lane, at least
 const MAX_WINDOWS = 8;
 const MIN_WINDOWS = 3;
 
-/** Null where there is no speed-up. @type {(rounds: Round[]) => Uncertainty | null} */
+/** Null without a speed-up. @type {(rounds: Round[]) => Uncertainty | null} */
 export function uncertainty(rounds) {
   const { speedup } = measure(rounds);
   if (speedup === null || rounds.some(readsPrompt)) return null; // two servers share no passes
@@ -50,7 +50,7 @@ export function spreadOf(values) {
   return { median: at(0.5), low: at(0.25), high: at(0.75) };
 }
 
-/** Of a round, in all. @param {Round} round */
+/** The total seconds of a round. @param {Round} round */
 export const secondsOf = (round) => round.draft_seconds + round.verify_seconds + round.overhead_seconds;
 
 /** @param {Round[]} rounds */
@@ -72,7 +72,7 @@ function delay(rounds, usual) {
   return expected ? total(rounds) / expected - 1 : 0;
 }
 
-// Both lanes in as many consecutive parts.
+// Both lanes in the same number of consecutive parts.
 /** @type {(ours: Round[], theirs: Round[]) => Round[][][]} */
 function windows(ours, theirs) {
   const count = Math.min(MAX_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));

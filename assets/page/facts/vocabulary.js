@@ -1,10 +1,10 @@
-// Names, labels and sentences of drafters, verdicts and lanes. They are Python's, which writes them
-// down in vocabulary.json; a page brings its own along, with the kinds of other packages.
+// Names, labels and sentences of drafters, verdicts and lanes. Python writes them to vocabulary.json; a
+// served page gets its own, with the kinds of other packages.
 
 /** @type {Vocabulary} */
 let words = { drafters: {}, verdicts: {}, policies: {}, compared: {}, lanes: {} };
 
-/** A kind of a package that this page does not have goes by its own name. */
+/** A kind from a package that this page does not know is called by its own name. */
 const UNKNOWN = {
   guessed: "",
   guessed_greedy: "",
@@ -41,19 +41,19 @@ export const drafterKind = (name) => entryOf(words.drafters, name) ?? {
 export const verdictKind = (name) => entryOf(words.verdicts, name) ?? { ...UNKNOWN, label: name };
 
 /**
- * The label of something that needs no more words.
+ * The label of an entry.
  * @type {(table: "policies" | "compared" | "lanes", name: string) => string}
  */
 export const labelIn = (table, name) => entryOf(words[table], name)?.label ?? name;
 
 /**
- * The label that a control has for something.
+ * The label of an entry in a control.
  * @type {(table: "drafters" | "policies", name: string) => string}
  */
 export const choiceIn = (table, name) => entryOf(words[table], name)?.choice ?? name;
 
 /**
- * Lanes may have any name, also one that every object has.
+ * The entry of this name. Lanes may have any name, also one of an inherited property.
  * @template Words
  * @param {Record<string, Words>} table
  * @param {string} name

@@ -1,8 +1,8 @@
-// The card that says why a token got its verdict; follows hover, focus and tap.
+// The card that explains a token's verdict; it follows hover, focus and tap.
 
 import { ruleOf } from "specviz/facts/lanes.js";
 import { closest, element, find } from "specviz/dom/dom.js";
-import { isOwn, isUnseen, tokensOf } from "specviz/race/token.js";
+import { isUnguessed, isUnseen, tokensOf } from "specviz/race/token.js";
 import { isSpecial } from "specviz/words/markdown.js";
 import { chance, isDrawn, keep, number, reasonBy, SERVER_DREW } from "specviz/words/reasons.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
@@ -13,17 +13,17 @@ import { visible } from "specviz/words/words.js";
 const GAP = 10; // px between token and card
 const EDGE = 8; // px between card and window
 const TOKEN = "[data-lane] .t[data-index]";
-const REST = "[data-lane] .t[data-of]"; // of a token that goes on in another row
-const GREEDY = "Greedy: the verdict compares first choices only. The bars are the models’ own softmax "
-  + "at temperature 1. Every verdict accepts the same guesses here.";
+const REST = "[data-lane] .t[data-of]"; // the rest of a token, in another row
+const GREEDY = "Greedy: the verdict compares first choices only. The bars show each model’s softmax at "
+  + "temperature 1. Every verdict rule accepts the same guesses here.";
 
-const AS_USED = "Chances after temperature, top-k and top-p. Step by step (E) goes through the round.";
+const AS_USED = "Probabilities after temperature, top-k and top-p. Step by step (E) explains the round.";
 
 export class Card {
   #page;
   #card;
   #anchor = /** @type {HTMLElement | null} */ (null); // the token that the card is about
-  #isPinned = false; // by a click: it stays until another one, or Escape
+  #isPinned = false; // by a click: it stays open until another click, or Escape
 
   /** @param {Needs<"root" | "session">} page */
   constructor(page) {
@@ -38,10 +38,10 @@ export class Card {
     root.addEventListener("scroll", () => this.#move(), { capture: true, passive: true });
   }
 
-  /** Somebody points at something, goes there by Tab, or presses it. @param {Event} event */
+  /** Handle a hover, a focus by Tab, or a click. @param {Event} event */
   hear(event) {
     if (event.type === "focusin") {
-      if (this.#openAt(event)) this.#tellAll(true);
+      if (this.#openAt(event)) this.#expand(true);
     } else if (event.type === "click") this.#press(event);
     else if (!this.#isPinned) {
       if (tokenAt(event)) this.#openAt(event);
@@ -49,15 +49,15 @@ export class Card {
     }
   }
 
-  /** On a token it opens, pins and tells all; beside one it closes. @param {Event} event */
+  /** A click on a token opens, pins and expands the card; any other click closes it. @param {Event} event */
   #press(event) {
     const isOnToken = this.#openAt(event);
     if (!isOnToken) this.close();
     this.#isPinned = isOnToken;
-    this.#tellAll(isOnToken);
+    this.#expand(isOnToken);
   }
 
-  /** Whether it was open. */
+  /** Close the card, and return whether it was open. */
   close() {
     const wasOpen = this.#anchor !== null;
     this.#anchor?.removeAttribute("aria-describedby");
@@ -67,18 +67,18 @@ export class Card {
     return wasOpen;
   }
 
-  /** @param {boolean} isWhole  whether more is told than a sentence and two bars */
-  #tellAll(isWhole) {
+  /** @param {boolean} isWhole  whether it shows more than a sentence and two bars */
+  #expand(isWhole) {
     this.#card.classList.toggle("is-whole", isWhole);
     if (this.#anchor) this.#putBeside(this.#anchor);
   }
 
-  /** The token may have gone while the card was open. */
+  /** Close the card if its token has been removed. */
   refresh() {
     if (this.#anchor && !this.#anchor.isConnected) this.close();
   }
 
-  /** Whether there is a token at the event's target. @param {Event} event */
+  /** Open the card of the token under the event, and return whether there is one. @param {Event} event */
   #openAt(event) {
     const node = tokenAt(event);
     if (node && node !== this.#anchor) this.#open(node);
@@ -94,14 +94,14 @@ export class Card {
     const lane = article?.getAttribute("data-lane");
     const round = trace?.rounds.find((other) => other.index === index && other.lane === lane);
     if (!article || !round) return;
-    // A round may stand in two blocks.
+    // A round may be spread over two blocks.
     const tokens = [...article.querySelectorAll(`[data-round="${index}"][data-index]`)];
-    const place = tokens.indexOf(node);
-    const ended = trace?.end?.reasons[round.lane];
+    const position = tokens.indexOf(node);
+    const endReason = trace?.end?.reasons[round.lane];
     const isPending = node.dataset.outcome === undefined;
     const settings = trace?.header.lanes[round.lane] ?? trace?.header.settings;
     const rule = settings ? ruleOf(settings) : "token";
-    const at = { round, place, ended };
+    const at = { round, position, endReason };
     this.#card.replaceChildren(...(trace?.header.source ? watchedContent(at) : content(at, isPending, rule)));
     this.#card.classList.remove("is-whole");
     this.#card.classList.toggle("is-wide", this.#card.querySelectorAll("ol").length > 2);
@@ -111,7 +111,7 @@ export class Card {
     this.#putBeside(node);
   }
 
-  /** Focus brings its token into view by scrolling: the card stays with it. */
+  /** Keep the card at its token: focus may have scrolled the token into view. */
   #move() {
     const anchor = this.#anchor;
     if (anchor && (this.#isPinned || anchor.matches(":focus-visible"))) this.#putBeside(anchor);
@@ -143,16 +143,16 @@ function tokenAt(event) {
 
 /** @type {(at: Place, isPending: boolean, rule: string) => HTMLElement[]} */
 function content(at, isPending, rule) {
-  const { round, place } = at;
-  const judged = tokensOf(round)[place];
+  const { round, position } = at;
+  const judged = tokensOf(round)[position];
   const token = isPending ? asGuess(judged) : judged;
-  const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, place);
+  const where = round.lane === "baseline" ? `pass ${round.index + 1}` : standing(token, round, position);
   const id = isSpecial(token.text) ? `, id ${token.id}` : "";
   /** @type {HTMLElement[]} */
   const parts = [
     titleOf(token, round, visible(token.text), `${where}${id}`),
     element("p", "sv-card-reason", reasonBy(rule, token, at)),
-    ...goneOn(at),
+    ...guessesAfter(at),
     two(token),
     numbers(token, rule),
     lists(token, rule),
@@ -166,31 +166,34 @@ function content(at, isPending, rule) {
   return parts;
 }
 
-// The guesses after a rejected one, which the text alone does not show.
+// The guesses after a rejected one, which are hidden where only the text is shown.
 /** @type {(at: Place) => HTMLElement[]} */
-function goneOn({ round, place }) {
+function guessesAfter({ round, position }) {
   const { drafted } = round;
-  if (drafted[place]?.outcome !== "rejected" || place === drafted.length - 1) return [];
-  const words = drafted.slice(place + 1).map(({ text }) => visible(text)).join(" ");
-  return [element("p", "sv-card-unseen", `Guessed after it, and never judged: ${words}`)];
+  if (drafted[position]?.outcome !== "rejected" || position === drafted.length - 1) return [];
+  const words = drafted.slice(position + 1).map(({ text }) => visible(text)).join(" ");
+  return [element("p", "sv-card-unseen", `Guessed after it, but never judged: ${words}`)];
 }
 
 /** The content for a token of a watched server: no numbers. @param {Place} at */
 function watchedContent(at) {
-  const { round, place } = at;
-  const token = tokensOf(round)[place];
+  const { round, position } = at;
+  const token = tokensOf(round)[position];
   const word = isUnseen(token) ? "?" : visible(token.text);
   return [
-    titleOf(token, round, word, watchedStanding(token, round, place)),
+    titleOf(token, round, word, watchedStanding(token, round, position)),
     element("p", "sv-card-reason", watchedReason(token, at)),
   ];
 }
 
-/** The position of such a token, in words. @type {(token: Token, round: Round, place: number) => string} */
-function watchedStanding(token, round, place) {
+/**
+ * The position of such a token, in words.
+ * @type {(token: Token, round: Round, position: number) => string}
+ */
+function watchedStanding(token, round, position) {
   if (round.lane === "baseline") return `step ${round.index + 1}`;
   if (token.outcome === "untold") return `end of step ${round.index + 1}`;
-  return standing(token, round, place);
+  return standing(token, round, position);
 }
 
 /**
@@ -198,7 +201,7 @@ function watchedStanding(token, round, place) {
  */
 function titleOf(token, round, word, where) {
   const marked = element("b", `t ${token.outcome}`, element("span", "w", word));
-  marked.classList.toggle("own", isOwn(token, round));
+  marked.classList.toggle("own", isUnguessed(token, round));
   return element("p", "sv-card-title", marked, element("small", "", where));
 }
 
@@ -206,23 +209,23 @@ function titleOf(token, round, word, where) {
  * The outcome and the position of a token: a corrected one has the position of the rejected one.
  * @param {ShownToken} token
  * @param {Round} round
- * @param {number} place among the drafted tokens and then the target's own
+ * @param {number} position  among the drafted tokens, followed by the target's token
  */
-function standing(token, round, place) {
+function standing(token, round, position) {
   const number = `round ${round.index + 1}`;
-  if (isOwn(token, round)) return `the target’s own in ${number}`;
+  if (isUnguessed(token, round)) return `no guess in ${number}`;
   const rejected = round.drafted.findIndex((other) => other.outcome === "rejected");
-  const at = token.outcome === "corrected" && rejected >= 0 ? rejected : place;
-  return `${token.outcome} in ${number}, place ${at + 1}`;
+  const at = token.outcome === "corrected" && rejected >= 0 ? rejected : position;
+  return `${token.outcome} in ${number}, position ${at + 1}`;
 }
 
-/** The chance of a guess at a judged place; null where both models are greedy. @param {ShownToken} token */
+/** The beta of a judged position; null where both models are greedy. @param {ShownToken} token */
 const betaOf = (token) => (isGreedy(token) ? null : token.chance ?? token.beta ?? null);
 
 /** @param {ShownToken} token */
 const isGreedy = (token) => token.soft_q !== undefined || token.soft_p !== undefined;
 
-// A draft without what the target will say of it.
+// A draft without the numbers of its verdict.
 /** @type {(token: Token) => ShownToken} */
 function asGuess({ id, text, q, soft_q, top_q, seen }) {
   return { id, text, q, soft_q, top_q, seen, outcome: "pending" };
@@ -255,7 +258,7 @@ function numbers(token, rule) {
     (value == null ? [] : [element("div", "", element("dt", "", name), element("dd", "", number(value)))])));
 }
 
-// Bars of the likeliest tokens; this one is added where it is not among them.
+// Bars of the likeliest tokens; this token is added if it is not among them.
 /** @type {(token: ShownToken, rule: string) => HTMLDivElement} */
 function lists(token, rule) {
   /** @type {[string, Choice[] | undefined, number | undefined][]} */
@@ -267,8 +270,8 @@ function lists(token, rule) {
   return element("div", "sv-card-lists", ...named.flatMap(([name, choices, probability]) => {
     if (!choices?.length) return [];
     const isListed = probability == null || choices.some((choice) => choice.id === token.id);
-    const shown = isListed ? choices : [...choices, { id: token.id, text: token.text, probability }];
-    const bars = shown.map((choice) => bar(choice, choice.id === token.id ? "is-this" : ""));
+    const entries = isListed ? choices : [...choices, { id: token.id, text: token.text, probability }];
+    const bars = entries.map((choice) => bar(choice, choice.id === token.id ? "is-this" : ""));
     const list = element("ol", name === "draft q" ? "is-draft" : "is-target", ...bars);
     return [element("div", "", element("small", "", name), list)];
   }));

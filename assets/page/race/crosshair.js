@@ -1,5 +1,5 @@
-// A crosshair over the four charts, the timeline and the lanes: whoever points at a moment in one of them
-// sees the same moment in all, and what was true then.
+// A crosshair over the four charts, the timeline and the lanes: a moment that is pointed at in one of them is
+// shown in all, with its figures.
 
 import { closest, element } from "specviz/dom/dom.js";
 import { ALONE, hasBaseline } from "specviz/facts/lanes.js";
@@ -7,9 +7,9 @@ import { measure } from "specviz/facts/metrics.js";
 import { tokensOf } from "specviz/race/token.js";
 import { duration, fixed, perSecond, plural, visible } from "specviz/words/words.js";
 
-const GAP = 14; // px between the pointer and what is said
-const EDGE = 8; // px between that and the window
-const MAX_TOKENS = 12; // of a round that are named
+const GAP = 14; // px between the pointer and the note
+const EDGE = 8; // px between the note and the window
+const MAX_TOKENS = 12; // listed tokens of a round
 
 /** A place in the window, in px. @typedef {{ x: number, y: number }} Point */
 
@@ -19,10 +19,10 @@ export class Crosshair {
   #grid;
   #transport;
   #note = element("div", "sv-moment", { hidden: true });
-  /** Seconds on the run's clock at which somebody points; null while nobody does. @type {number | null} */
+  /** The moment that is pointed at, in seconds of the run's clock; null if none. @type {number | null} */
   #time = null;
-  #pointer = /** @type {PointerEvent | null} */ (null); // the last that has moved, until it was answered
-  #isInLane = false; // whether a token is pointed at: its card tells
+  #pointer = /** @type {PointerEvent | null} */ (null); // the latest event that is not handled yet
+  #isInLane = false; // whether a token is pointed at, which has a card
 
   /**
    * @param {Needs<"root" | "session" | "timeline" | "view">} page
@@ -41,13 +41,13 @@ export class Crosshair {
     for (const type of ["pointermove", "pointerdown"]) {
       root.addEventListener(type, (event) => this.#hear(/** @type {PointerEvent} */ (event)));
     }
-    // What a finger has touched stays until it touches something else.
+    // After a touch the moment stays until the next touch.
     root.addEventListener("pointerleave", ({ pointerType }) => {
       if (pointerType === "mouse") this.clear();
     });
   }
 
-  /** Nobody points any more, or another run is shown. */
+  /** Hide the crosshair: nothing is pointed at any more, or another run is shown. */
   clear() {
     this.#pointer = null;
     if (this.#time === null) return;
@@ -58,19 +58,19 @@ export class Crosshair {
     for (const lane of this.#grid.lanes) lane.point(null);
   }
 
-  /** Follow a change of what is drawn: axes may end elsewhere. */
+  /** Redraw it: the axes may have changed. */
   refresh() {
     if (this.#time !== null) this.#show(this.#time);
   }
 
   /** @param {PointerEvent} event */
   #hear(event) {
-    const isAnswerDue = this.#pointer !== null;
+    const isScheduled = this.#pointer !== null;
     this.#pointer = event;
-    if (!isAnswerDue) requestAnimationFrame(() => this.#answer());
+    if (!isScheduled) requestAnimationFrame(() => this.#follow());
   }
 
-  #answer() {
+  #follow() {
     const event = this.#pointer;
     this.#pointer = null;
     if (!event) return;
@@ -83,13 +83,13 @@ export class Crosshair {
     if (!this.#isInLane) this.#putBeside({ x: event.clientX, y: event.clientY });
   }
 
-  /** The rounds that may be pointed at: of a finished run all, also those behind the playhead. */
+  /** The rounds that may be pointed at: all of a finished run, else those up to the playhead. */
   get #rounds() {
     const { session: { trace }, timeline } = this.#page;
     return trace?.end ? trace.rounds : timeline.shown().rounds;
   }
 
-  /** The moment at which an event points; null where it points at none. @param {PointerEvent} event */
+  /** The moment that an event points at; null if it points at none. @param {PointerEvent} event */
   #timeAt(event) {
     const { root, view } = this.#page;
     this.#isInLane = false;
@@ -107,8 +107,8 @@ export class Crosshair {
     if (!point) return null;
     if (point.axis === "clock") return point.value;
     const ours = this.#rounds.filter(({ lane }) => lane === view.chosen);
-    const place = Math.max(1, Math.min(Math.round(point.value), ours.length));
-    return ours[place - 1]?.clock ?? null;
+    const roundNumber = Math.max(1, Math.min(Math.round(point.value), ours.length));
+    return ours[roundNumber - 1]?.clock ?? null;
   }
 
   /** @param {number} time */
@@ -125,9 +125,9 @@ export class Crosshair {
     this.#transport.cross(moment);
     const isStill = !timeline.playing && !timeline.live;
     for (const lane of this.#grid.lanes) {
-      const own = underWay(rounds.filter((round) => round.lane === lane.name), moment);
-      const isDone = own === undefined || moment > own.clock;
-      lane.point(isDone ? null : own.index, isStill && !this.#isInLane);
+      const current = underWay(rounds.filter((round) => round.lane === lane.name), moment);
+      const isDone = current === undefined || moment > current.clock;
+      lane.point(isDone ? null : current.index, isStill && !this.#isInLane);
     }
     this.#note.hidden = this.#isInLane;
     if (!this.#isInLane) this.#note.replaceChildren(...this.#momentNodes(trace, ours, moment, end));
@@ -146,8 +146,8 @@ export class Crosshair {
     const lines = [];
     const isOver = under !== undefined && moment > under.clock;
     const number = (under?.index ?? 0) + 1;
-    const place = isOver ? `After all ${ours.length} rounds` : `Round ${number} of ${ours.length}`;
-    lines.push(element("b", "", `${place} · ${duration(moment, end)}`));
+    const progress = isOver ? `After all ${ours.length} rounds` : `Round ${number} of ${ours.length}`;
+    lines.push(element("b", "", `${progress} · ${duration(moment, end)}`));
     if (under && !isOver) lines.push(tokensLine(under));
     const isRace = hasBaseline(header);
     const alone = isRace ? `, ${m.tokens[ALONE] ?? 0} alone` : "";
@@ -173,7 +173,7 @@ export class Crosshair {
 }
 
 /**
- * The round of a lane that is under way at a moment, or has just ended; the last one after the lane's end.
+ * The round of a lane that is under way at a moment or has just ended; after the lane's end, its last one.
  * @type {(rounds: Round[], moment: number) => Round | undefined}
  */
 export function underWay(rounds, moment) {

@@ -1,5 +1,5 @@
-// What the words and letters of the page mean, each in one sentence: on hover, focus and tap. Captions name
-// their word in `data-define`. The items of the legend fill the tokens that they count.
+// The definitions of the page's terms, one sentence or two each: on hover, focus and tap. A caption names
+// its term in `data-define`. The items of the legend highlight the tokens that they count.
 
 import { closest, element, find } from "specviz/dom/dom.js";
 
@@ -9,33 +9,35 @@ const EDGE = 8; // px between the sentence and the window
 
 /** By the name that a caption has in `data-define`. @type {Record<string, string>} */
 export const TERMS = {
-  target: "Target: the large model whose text this is. It writes alone in one lane, and judges every guess "
-    + "in the other.",
-  draft: "Draft: a quick helper, often a small model, that guesses the next tokens. The target judges them.",
-  pass: "Pass: the target reads once, with all its weights. Alone it writes one token per pass; "
-    + "with guesses to judge, several.",
-  gamma: "γ, gamma: how many tokens are guessed before each pass, at most.",
-  alpha: "α, alpha: of the guesses that the target judged, the share that it accepted.",
-  tau: "τ, tau: tokens written per pass of the target, on average. The target alone has 1.",
-  beta: "β, beta: the chance that a guess at this place is accepted, as far as draft and target agree there.",
-  c: "c: what one guess costs, in passes of the target alone over one token.",
-  speed: "Tokens written, by the seconds of the lane’s own clock.",
-  progress: "Tokens that each lane has written, against the seconds of its own clock. "
-    + "The steeper, the faster.",
+  target: "Target: the large model that decides the text. It writes alone in one lane and judges every "
+    + "guess in the other.",
+  draft: "Draft: a fast helper, often a small model, that guesses the next tokens. The target judges them.",
+  pass: "Pass: one run of the target, which reads all its weights. Alone it writes one token per pass; "
+    + "with guesses to judge, it can write several.",
+  gamma: "γ, gamma: the most tokens that are guessed before each pass.",
+  alpha: "α, alpha: the share of the judged guesses that the target accepted.",
+  tau: "τ, tau: tokens written per pass of the target, on average. For the target alone it is 1.",
+  beta: "β, beta: the probability that a guess at this position is accepted. "
+    + "It is high where draft and target agree.",
+  c: "c: the cost of one guess, in one-token passes of the target.",
+  speed: "Tokens written per second of the lane’s own clock.",
+  progress: "Tokens that each lane has written, over the seconds of its own clock. "
+    + "A steeper line is faster.",
   accepted: "Accepted: a guess that the target judged and kept.",
-  rejected: "Rejected: a guess that the target judged and refused.",
-  ignored: "Ignored: guessed after a rejected one, or cut by the end of the text, and so never judged.",
-  corrected: "Corrected: the target’s own token in the place of a rejected guess.",
-  bonus: "Bonus: one token more from the same pass, since every guess before it was accepted.",
-  own: "No guess: written by the target in a round without a guess, so one pass for one token.",
-  untold: "Untold: ends a pass of a server that does not tell what it guessed: a correction or a bonus.",
+  rejected: "Rejected: a guess that the target judged and did not keep.",
+  ignored: "Ignored: a guess after a rejected one or after the end of the text, so it was never judged.",
+  corrected: "Corrected: the target’s own token, written instead of a rejected guess.",
+  bonus: "Bonus: one extra token from the same pass, because every guess before it was accepted.",
+  own: "No guess: the target’s token of a round without guesses, so one pass wrote one token.",
+  untold: "Untold: the last token of a server’s pass, a correction or a bonus. "
+    + "The server does not report which.",
 };
 
-// The six words with which the page can be read, in the order in which they are needed.
+// The six terms that a reader of the page needs, in the order in which they come up.
 const GLOSSARY = ["target", "draft", "pass", "gamma", "alpha", "tau"];
 
 /**
- * A caption that says what it means.
+ * A caption with a definition.
  * @param {string} term  a name in `TERMS`
  * @param {...import("specviz/dom/dom.js").Content} content
  */
@@ -46,7 +48,7 @@ export class Definitions {
   #root;
   #sentence = element("p", "sv-definition", { id: "sv-definition", role: "tooltip", hidden: true });
   #caption = /** @type {HTMLElement | null} */ (null); // whose sentence is shown
-  #top = 0; // px: of the caption in the window, when its sentence was put beside it
+  #top = 0; // px: of the caption in the window, when its sentence was placed
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -63,11 +65,11 @@ export class Definitions {
     root.addEventListener("focusin", (event) => this.#openAt(event));
     root.addEventListener("focusout", () => this.close());
     root.addEventListener("click", (event) => this.#openAt(event));
-    // On a phone the window itself scrolls, of which no element hears.
+    // On a phone the window itself scrolls, and elements get no event.
     document.addEventListener("scroll", () => this.#closeIfMoved(), { capture: true, passive: true });
   }
 
-  /** Whether a sentence was shown. */
+  /** Hide the definition, and return whether one was shown. */
   close() {
     const wasOpen = this.#caption !== null;
     this.#caption?.removeAttribute("aria-describedby");
@@ -76,7 +78,7 @@ export class Definitions {
     return wasOpen;
   }
 
-  // A lane that follows its text scrolls too, and moves no caption.
+  // A lane that follows its text also scrolls, but moves no caption.
   #closeIfMoved() {
     if (this.#caption && Math.abs(this.#caption.getBoundingClientRect().top - this.#top) >= 1) this.close();
   }
@@ -94,7 +96,7 @@ export class Definitions {
     this.close();
     const sentence = TERMS[caption.dataset.define ?? ""];
     if (!sentence) return;
-    // A dialog lies over the rest of the page: the sentence belongs into it.
+    // A dialog is above the rest of the page, so the sentence must be inside it.
     (caption.closest("dialog") ?? this.#root).append(this.#sentence);
     this.#sentence.textContent = sentence;
     this.#sentence.hidden = false;
@@ -104,7 +106,8 @@ export class Definitions {
   }
 
   /**
-   * Above its caption, so that it hides no figure and no finger hides it; below it where there is no room.
+   * Put the sentence above its caption, where it hides no figure and no finger hides it, or below if there
+   * is no room.
    * @param {HTMLElement} caption
    */
   #putBeside(caption) {
@@ -118,14 +121,14 @@ export class Definitions {
   }
 }
 
-/** The word, and what it means. @param {string} term */
+/** A term and its meaning. @param {string} term */
 function glossaryLine(term) {
   const [word, ...meaning] = TERMS[term].split(": ");
   return element("div", "", element("dt", "", word), element("dd", "", meaning.join(": ")));
 }
 
 /**
- * Have the items of the legend fill the tokens that they count.
+ * Make the items of the legend highlight the tokens that they count.
  * @param {HTMLElement} root
  */
 export function listenToLegend(root) {
@@ -140,7 +143,7 @@ export function listenToLegend(root) {
   legend.addEventListener("pointerleave", () => fill(undefined));
   legend.addEventListener("focusin", (event) => fill(outcomeAt(event)));
   legend.addEventListener("focusout", () => fill(undefined));
-  // A tap gives a button no focus in every browser; the next one elsewhere takes the colour away.
+  // Some browsers do not focus a tapped button, so the next tap elsewhere removes the highlight.
   document.addEventListener("click", (event) => fill(outcomeAt(event)));
 }
 

@@ -1,5 +1,5 @@
-// The lanes of a race: a place for each, with its name, its bar, its text and what it has written, and the
-// switch between marks and text.
+// The lanes of a race: an article for each with its name, bar, text and token counts, and the switch between
+// marks and text.
 
 import { closest, element, find, findAll } from "specviz/dom/dom.js";
 import { remember, remembered } from "specviz/dom/kept.js";
@@ -13,18 +13,18 @@ import { GUESSER } from "specviz/words/watched.js";
 import { guesser } from "specviz/words/words.js";
 
 /**
- * A lane's figures, its ratio where that is told, and whether it is the fastest.
+ * A lane's figures, its ratio if it is shown, and whether it is the fastest.
  * @typedef {{ metrics: Metrics, ratio: number | null, isBest: boolean }} Standing
  */
 
 const PHASES = [
-  ["Guess", "one token after the other"],
-  ["Check", "one pass of the target sees all of them"],
-  ["Verdict", "accepted up to the first that fails"],
+  ["Guess", "one token after another"],
+  ["Check", "one pass of the target reads all of them"],
+  ["Verdict", "accepted up to the first rejection"],
 ];
 const KEYS = 8; // colours and dashes of lanes with drafts
 const IDLE_OURS = "A small model guesses a few tokens ahead, and one pass of the target judges all of them.";
-const IDLE_ALONE = "The same target, the same prompt and the same clock, with nobody to help: "
+const IDLE_ALONE = "The same target, the same prompt and the same clock, without any help: "
   + "one pass, one token.";
 
 export class LaneGrid {
@@ -33,12 +33,12 @@ export class LaneGrid {
   #mode;
   #choose;
   #box;
-  #arranged = ""; // the names of the lanes that have a place, and what is said beside them
+  #arranged = ""; // the names and notes of the lanes that have an article
 
   /**
    * @param {HTMLElement} root
    * @param {HTMLElement} mode  the switch between marks and text
-   * @param {(lane: LaneName) => void} choose  told of the lane that a visitor asks about
+   * @param {(lane: LaneName) => void} choose  called with the lane whose figures a visitor asks for
    */
   constructor(root, mode, choose) {
     this.#root = root;
@@ -49,7 +49,7 @@ export class LaneGrid {
   }
 
   /**
-   * Give the lanes of a race their places; before there is one, the page's own two.
+   * Make an article for each lane of a race; before there is a race, for the page's usual two.
    * @param {Header} [header]
    */
   arrange(header) {
@@ -62,22 +62,22 @@ export class LaneGrid {
     else delete this.#root.dataset.several;
     this.#root.style.setProperty("--sv-rows", String(Math.ceil(names.length / 2)));
     const drafted = draftedLanes(header);
-    const articles = names.map((name, place) => this.#article(name, drafted, place, notes[place]));
+    const articles = names.map((name, i) => this.#article(name, drafted, i, notes[i]));
     this.#box.replaceChildren(...articles);
-    // The last lane that is seen has room for the switch.
+    // The last visible lane has room for the switch.
     const last = articles[hasBaseline(header) ? articles.length - 1 : 0];
     find(last, ".sv-foot").append(this.#mode);
     this.lanes = articles.map((article) => new Lane(article));
   }
 
-  /** As before there was a race. */
+  /** Show the articles of a page without a race. */
   clear() {
     this.#arranged = "";
     this.arrange();
   }
 
   /**
-   * Mark the chosen lane of a race of named lanes, and show the ratio of each beside its name.
+   * Mark the chosen lane of a race of named lanes, and show each lane's ratio next to its name.
    * @param {Header} header
    * @param {Map<LaneName, Standing>} standings
    * @param {LaneName} chosen  the lane that the figures are about
@@ -93,21 +93,21 @@ export class LaneGrid {
       if (!ratio || !standing) continue;
       ratio.textContent = standing.ratio === null ? "" : `${standing.ratio.toFixed(2)}×`;
       ratio.classList.toggle("is-best", standing.isBest);
-      const title = standing.isBest ? "The fastest lane" : "Times the speed of the target alone";
+      const title = standing.isBest ? "The fastest lane" : "Speed-up over the target alone";
       ratio.setAttribute("title", title);
     }
   }
 
   /**
    * @param {LaneName} name
-   * @param {LaneName[]} drafted  all lanes with drafts: the place among them chooses a colour and a dash
-   * @param {number} place
+   * @param {LaneName[]} drafted  all lanes with drafts: the index among them selects a colour and a dash
+   * @param {number} number  of the article, from 0
    * @param {{ text: string, warning: string }} note
    */
-  #article(name, drafted, place, { text, warning }) {
+  #article(name, drafted, number, { text, warning }) {
     const isAlone = name === ALONE;
     const isNamed = !isAlone && name !== OURS;
-    const id = `sv-name-${place}`;
+    const id = `sv-name-${number}`;
     const title = element("h2", "", { id }, this.#nameOf(name, drafted));
     const ratio = isNamed ? [element("b", "sv-lane-ratio", { dataset: { ratio: name } })] : [];
     const note = warning
@@ -155,7 +155,7 @@ function footOf(name) {
 }
 
 /**
- * The note beside a lane's name, and the warning if its text is not the target's.
+ * The note next to a lane's name, and the warning if its text is not the target's.
  * @param {LaneName} name
  * @param {Header} [header]
  */
@@ -168,8 +168,8 @@ function noteOf(name, header) {
   return { text: "changes the text", warning: verdictKind(ruleOf(settings)).warning };
 }
 
-// Whether the lanes show each verdict, or the text that was emitted, with a thin mark where a guess was
-// rejected. The style sheet does the rest.
+// Whether the lanes show each verdict, or only the emitted text with a thin mark where a guess was rejected.
+// The style sheet does the rest.
 /** @typedef {"marks" | "text"} Mode */
 
 /** @type {{ mode: Mode, title: string }[]} */
@@ -180,7 +180,7 @@ const MODES = [
 const REMEMBERED = "specviz-reading";
 
 export class ReadingMode {
-  /** The switch, for the lanes to take in. */
+  /** The switch, which the lanes display. */
   node;
   #page;
 

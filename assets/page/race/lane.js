@@ -1,22 +1,22 @@
-// One lane's token stream: rounds are appended and taken back as the playhead moves.
+// One lane's token stream: rounds are appended and removed as the playhead moves.
 
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
 import { drawnToken, restOfWord, tokensOf, tokensSoFar } from "specviz/race/token.js";
 import { START } from "specviz/words/markdown.js";
 
-const AT_END = 48; // px from the end within which the view keeps following
-const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // what a visitor scrolls with
-const HAND_LASTS = 400; // ms from such an event in which the lane may still scroll by it
-const MIN_LINE = 0.94; // of its usual height: a line leaves room for the signs above it
+const AT_END = 48; // px from the end within which the lane still follows its text
+const BY_HAND = ["wheel", "touchmove", "keydown", "pointerdown"]; // events with which a visitor scrolls
+const HAND_LASTS = 400; // ms after such an event in which the lane may scroll because of it
+const MIN_LINE = 0.94; // of its usual height, which leaves room for the marks above a line
 const MAX_LINE = 1.25;
-const FRESH = 2; // newest rounds, whose marks are full
-const FLASH = 160; // ms for which a round of a fast run keeps them
-const MAX_FRESH = 12; // rounds that have them at once
-const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whole run would hold it up
+const FRESH = 2; // newest rounds with full marks
+const FLASH = 160; // ms for which a round of a fast run keeps full marks
+const MAX_FRESH = 12; // the most rounds with full marks
+const AT_ONCE = 30; // rounds whose marks change in one frame; those of a whole run would delay it
 
 /**
- * A token, and how the text stood before it.
+ * A token, and the state of the text before it.
  * @typedef {{ token: ShownToken, before: TextState, fragments: Fragment[] }} DrawnToken
  * @typedef {object} DrawnRound
  * @property {TextPlace} place
@@ -25,7 +25,7 @@ const AT_ONCE = 30; // rounds whose marks change with one frame: those of a whol
  * @property {TextState} before
  * @property {TextState} after
  * @property {boolean} isPartial
- * @property {number} at  ms, when it was drawn
+ * @property {number} at  ms, the time of drawing
  * @property {boolean} isMarked  whether its marks are full
  */
 
@@ -43,29 +43,29 @@ export class Lane {
   #total = 0; // tokens
   /** @type {TextState} */
   #start = { breaks: 0, isDue: false, reading: null };
-  #pinned = true; // whether the end of the text stays in sight
-  #pointed = /** @type {HTMLElement[]} */ ([]); // parts of the round at a moment that is pointed at
+  #pinned = true; // whether the lane follows the end of its text
+  #pointed = /** @type {HTMLElement[]} */ ([]); // parts of the round at the moment that is pointed at
   /** The scroll position before the text was scrolled to that round, in px. @type {number | null} */
   #scrolledFrom = null;
-  #movedAt = -Infinity; // ms, when a visitor last scrolled
-  #leaving; // watches blocks that were the last
+  #movedAt = -Infinity; // ms, the time of the visitor's latest scroll
+  #leaving; // observes blocks that were the last one
 
   /** @param {HTMLElement} article */
   constructor(article) {
     this.name = article.dataset.lane ?? "";
     this.stream = find(article, ".sv-stream");
-    this.#text.dir = "auto"; // a prompt from right to left goes on so
+    this.#text.dir = "auto"; // for prompts in right-to-left scripts
     for (const name of BY_HAND) {
       this.stream.addEventListener(name, (event) => { this.#movedAt = event.timeStamp; }, { passive: true });
     }
-    // A layout scrolls too: only whoever scrolls by hand leaves the end.
+    // A layout scrolls too, but only the visitor's scrolling leaves the end.
     this.stream.addEventListener("scroll", (event) => {
       const { scrollHeight, scrollTop, clientHeight } = this.stream;
       const isAtEnd = scrollHeight - scrollTop - clientHeight < AT_END;
       if (isAtEnd || event.timeStamp - this.#movedAt < HAND_LASTS) this.#pinned = isAtEnd;
-      if (this.#pinned === isAtEnd && !isAtEnd) this.#movedAt = event.timeStamp; // a drag or a fling goes on
+      if (this.#pinned === isAtEnd && !isAtEnd) this.#movedAt = event.timeStamp; // during a drag or a fling
     }, { passive: true });
-    // Whatever changes the height of the text or of the lane, its end stays in sight.
+    // Keep the end of the text visible when the height of the text or of the lane changes.
     const toEnd = new ResizeObserver(() => {
       this.#showWholeLines();
       if (this.#pinned) this.#scrollToEnd();
@@ -81,7 +81,7 @@ export class Lane {
     }, { root: this.stream });
   }
 
-  /** @param {string} prompt  that the text goes on from; empty before an answer, which is read as Markdown */
+  /** @param {string} prompt  that the text continues; empty before an answer, which is read as Markdown */
   reset(prompt) {
     this.#start = { breaks: 0, isDue: false, reading: prompt ? null : START };
     this.#drawn = [];
@@ -95,17 +95,17 @@ export class Lane {
     this.stream.scrollTop = 0;
   }
 
-  /** Show this in the place of all text. @param {HTMLElement} node */
+  /** Show this node instead of the text. @param {HTMLElement} node */
   empty(node) {
     this.reset("");
     this.stream.replaceChildren(node);
   }
 
   /**
-   * Show these finished rounds and, if given, as much of the next as an event tells.
+   * Show these finished rounds and, with `part`, the next one up to an event.
    * @param {Round[]} rounds
    * @param {PlayEvent | null} [part]
-   * @param {Round[]} [next]  the rounds that follow, as far as they are known
+   * @param {Round[]} [next]  the following rounds, if they are known
    */
   show(rounds, part, next = []) {
     const last = this.#drawn[this.#drawn.length - 1];
@@ -120,7 +120,7 @@ export class Lane {
       block.classList.add("is-in-sight");
       this.#leaving.observe(block);
     }
-    // The rest of a word holds its place, or the word would jump to the next line as it grows.
+    // Reserve room for the rest of a word, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
     const isRowDue = this.#drawn[this.#drawn.length - 1]?.after.isDue;
     const coming = first ? [...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)] : [];
@@ -130,7 +130,7 @@ export class Lane {
     this.#keepReachable();
   }
 
-  /** One token is in the order of Tab; arrows go on from it. */
+  /** Keep one token in the tab order; arrows move from it to others. */
   #keepReachable() {
     if (this.stream.querySelector(".t[tabindex='0']")) return;
     const first = this.stream.querySelector(".t[data-index]");
@@ -138,7 +138,7 @@ export class Lane {
   }
 
   /**
-   * One light along the guesses of the round under way: the pass that sees them all.
+   * Move a light along the guesses of the current round: the pass that reads all of them.
    * @param {number} lasts ms
    */
   sweep(lasts) {
@@ -148,17 +148,17 @@ export class Lane {
     const { length } = guesses;
     if (!length) return;
     this.#text.append(beam);
-    const places = guesses.map((node) => ({
+    const centres = guesses.map((node) => ({
       x: node.offsetLeft + node.offsetWidth / 2,
       y: node.offsetTop + node.offsetHeight / 2,
     }));
-    const first = places[0];
-    const last = places[length - 1];
+    const first = centres[0];
+    const last = centres[length - 1];
     const frame = (/** @type {Point} */ { x, y }, opacity = 1) =>
       ({ transform: `translate(${x}px, ${y}px) translate(-50%, -50%)`, opacity });
     const frames = [
       frame({ x: first.x - 60, y: first.y }, 0),
-      ...places.map((place) => frame(place)),
+      ...centres.map((centre) => frame(centre)),
       frame({ x: last.x + 60, y: last.y }, 0),
     ];
     beam.animate(frames, { duration: lasts }).finished.catch(() => {}).then(() => beam.remove());
@@ -169,9 +169,9 @@ export class Lane {
   }
 
   /**
-   * The round that is drawn in part goes on: only what has another verdict now is drawn anew.
+   * Continue a partly drawn round: only tokens whose verdict has changed are redrawn.
    * @param {DrawnRound} last
-   * @param {Round | undefined} done  the finished round in its place
+   * @param {Round | undefined} done  the finished round at its index
    * @param {PlayEvent | null} [part]
    */
   #goOn(last, done, part) {
@@ -187,8 +187,8 @@ export class Lane {
   }
 
   /**
-   * Marks of the newest rounds are full, until the run is over: its text is then read, and each round has its
-   * marks under the pointer. Returns whether rounds are left for the next frame.
+   * Give the newest rounds full marks until the run is over; after that, marks appear under the pointer.
+   * Returns whether rounds are left for the next frame.
    * @param {{ isRunning: boolean, isOver: boolean }} run
    */
   mark({ isRunning, isOver }) {
@@ -208,16 +208,16 @@ export class Lane {
     return left < 0;
   }
 
-  /** Back to the end of the text, wherever the viewer had scrolled. */
+  /** Follow the end of the text again, wherever the visitor has scrolled. */
   follow() {
     this.#pinned = true;
     this.#scrollToEnd();
   }
 
   /**
-   * Mark the round at a moment at which a visitor points elsewhere; null for none.
+   * Mark the round at the moment that is pointed at elsewhere; null for none.
    * @param {number | null} index
-   * @param {boolean} [isBrought]  whether it is brought into sight, for as long as it is pointed at
+   * @param {boolean} [isBrought]  whether to scroll it into view while it is pointed at
    */
   point(index, isBrought = false) {
     const round = this.#drawn.find((drawn) => drawn.round.index === index);
@@ -232,7 +232,7 @@ export class Lane {
     }
   }
 
-  /** Scroll to a part of a round that is out of sight; the place before is kept. @param {HTMLElement} part */
+  /** Scroll a hidden part of a round into view, and keep the scroll position. @param {HTMLElement} part */
   #bring(part) {
     const { stream } = this;
     const box = stream.getBoundingClientRect();
@@ -246,7 +246,7 @@ export class Lane {
     this.stream.scrollTop = this.stream.scrollHeight;
   }
 
-  /** Lines share the room of the lane, and no line is cut off at the upper edge. */
+  /** Fit the line height to the height of the lane, so that no line is cut off at the upper edge. */
   #showWholeLines() {
     const { lineHeight, paddingTop, paddingBottom } = getComputedStyle(this.stream);
     const room = this.stream.clientHeight - parseFloat(paddingTop) - parseFloat(paddingBottom);
@@ -258,7 +258,7 @@ export class Lane {
     if (style.paddingBottom !== spare) style.paddingBottom = spare;
   }
 
-  // The round that is told slowly is the newest: its words move.
+  // Mark the newest round: in slow motion its words move.
   #markNewest() {
     const parts = this.#drawn[this.#drawn.length - 1]?.place.parts ?? [];
     for (const part of this.#newest) if (!parts.includes(part)) part.classList.remove("is-newest");
@@ -288,12 +288,12 @@ export class Lane {
   }
 
   /**
-   * Draw the tokens of the newest round; those that stand there as they are stay.
+   * Draw the tokens of the newest round; unchanged ones keep their nodes.
    * @param {DrawnRound} drawn
    * @param {ShownToken[]} tokens
    */
   #fill(drawn, tokens) {
-    const first = this.#total - tokens.length; // place of the first in its lane
+    const first = this.#total - tokens.length; // index of the first one in its lane
     let standing = drawn.before;
     drawn.tokens = tokens.map((token, i) => {
       const old = drawn.tokens[i];
@@ -316,8 +316,8 @@ export class Lane {
 }
 
 /**
- * The height of a line with which whole lines fill a room, near the usual one, and what is then left of the
- * room. All in px; whole ones, since browsers round what they draw.
+ * The line height near the usual one with which whole lines fill a room, and the spare height. In whole px,
+ * since browsers round.
  * @type {(room: number, usual: number) => { height: number, spare: number }}
  */
 export function sharedLine(room, usual) {
@@ -329,51 +329,50 @@ export function sharedLine(room, usual) {
 }
 
 /**
- * Whether a token would be drawn alike at both places.
- * @type {(one: TextState, other: TextState) => boolean}
+ * Whether a token would be drawn the same in both states.
+ * @type {(a: TextState, b: TextState) => boolean}
  */
-function isSame(one, other) {
-  return one.breaks === other.breaks && one.isDue === other.isDue
-    && JSON.stringify(one.reading) === JSON.stringify(other.reading);
+function isSame(a, b) {
+  return a.breaks === b.breaks && a.isDue === b.isDue
+    && JSON.stringify(a.reading) === JSON.stringify(b.reading);
 }
 
-// The rows of a lane's text, in blocks. A row is a line of the text, however often it wraps; those of a
-// block of code know that they are. A round stands in one row or in several, and owns those that it begins.
+// The rows of a lane's text, in blocks. A row is a line of the text, which may wrap; the rows of a code block
+// are marked. A round is in one or several rows, and owns those that it begins.
 
-// Tokens; whole blocks outside the view are not laid out. A block that was the last stays as it is until
-// it leaves the view: to learn that it may be left out, and that it may not, would be a second layout of
-// all of it.
+// Tokens of a block. Blocks outside the view are not laid out. A block that was the last one is laid out until
+// it leaves the view: switching earlier would cost a second layout of all of it.
 const BLOCK = 40;
-const MAX_BLOCK = 1024; // tokens, after which a block ends although no line does
-const TAB = 4; // columns, as the style sheet has it
-const FURTHER = 2; // columns by which a wrapped line of code goes on further in
-const MAX_HANG = 16; // columns from the edge: a narrow lane needs the rest
+const MAX_BLOCK = 1024; // tokens; a longer block ends in the middle of a line
+const TAB = 4; // columns, as in the style sheet
+const FURTHER = 2; // columns of extra indent for the rest of a wrapped line of code
+const MAX_HANG = 16; // columns of indent, since a narrow lane needs the rest
 
 /**
- * The place of a round in the rows.
+ * The position of a round in the rows.
  * @typedef {object} Place
  * @property {HTMLElement} row  in which it begins
- * @property {string} block  what that row was to a block of code before it
+ * @property {string} block  the role of that row in a code block before the round
  * @property {HTMLElement[]} parts  of it, one in that row and one in each that it owns
  * @property {HTMLElement[]} rows  that it owns
- * @property {HTMLElement | null} before  the part of the round before it, if that stands in the same row
+ * @property {HTMLElement | null} before  the part of the previous round, if it is in the same row
  */
 
 class Rows {
   #text;
 
-  /** @param {HTMLElement} text  that they stand in */
+  /** @param {HTMLElement} text  the parent of the rows */
   constructor(text) {
     this.#text = text;
   }
 
-  /** Away with all of them; the first is there again. */
+  /** Remove all rows, and add the first one again. */
   clear() {
     this.#text.replaceChildren();
     this.#add();
   }
 
-  /** The last block; the text may hold other things behind it for a moment. */
+  /** The last block; the text may have other nodes after it for a moment. */
   get lastBlock() {
     let node = this.#text.lastElementChild;
     while (node && !node.matches(".sv-block")) node = node.previousElementSibling;
@@ -386,7 +385,7 @@ class Rows {
     return row instanceof HTMLElement ? row : this.#add();
   }
 
-  /** Whether the last block has gone on for so long that a row must begin. */
+  /** Whether the last block is so long that a row must begin. */
   get isTooLong() {
     return countIn(this.lastBlock) >= MAX_BLOCK;
   }
@@ -405,8 +404,8 @@ class Rows {
   }
 
   /**
-   * Put the fragments of the newest round where they belong; those that are there already are not touched,
-   * or what moves in them would begin anew.
+   * Put the fragments of the newest round into their rows; present ones are not touched, or their animations
+   * would start again.
    * @type {(place: Place, fragments: Fragment[]) => void}
    */
   fill(place, fragments) {
@@ -439,7 +438,7 @@ class Rows {
     markRing(place, Boolean(first?.node.matches(".own") && !first.opensRow));
   }
 
-  /** Away with the newest round. @param {Place} place */
+  /** Remove the newest round. @param {Place} place */
   remove(place) {
     while (place.rows.length) this.#shorten(place);
     place.parts[0].remove();
@@ -491,22 +490,23 @@ function setBlock(row, block) {
   row.removeAttribute("style"); // only a line of code hangs
 }
 
-// A line of code that wraps goes on further in than it begins. A guess that was rejected moves no line.
+// Indent the rest of a wrapped line of code. A rejected guess does not change the indent.
 /** @param {HTMLElement} row */
 function setHang(row) {
   if (!row.dataset.block) return;
-  const kept = [...row.querySelectorAll(".t:not(.rejected, .ignored)")];
-  const blanks = kept.map(({ textContent }) => textContent ?? "").join("").match(/^[ \t]+/)?.[0] ?? "";
+  const writtenNodes = [...row.querySelectorAll(".t:not(.rejected, .ignored)")];
+  const line = writtenNodes.map(({ textContent }) => textContent ?? "").join("");
+  const blanks = line.match(/^[ \t]+/)?.[0] ?? "";
   const after = (/** @type {number} */ column, /** @type {string} */ blank) =>
     column + (blank === "\t" ? TAB - (column % TAB) : 1);
   const columns = [...blanks].reduce(after, 0);
-  const further = blanks.includes("\t") ? TAB : FURTHER; // tabs reach to multiples of what a line hangs by
+  const further = blanks.includes("\t") ? TAB : FURTHER; // with tabs, the indent is a multiple of them
   if (columns) row.style.setProperty("--hang", String(Math.min(columns + further, MAX_HANG)));
   else row.removeAttribute("style");
 }
 
-// A sign stands at the end of a token, and of accepted ones behind the last. Inside code a refused guess and
-// what was ignored after it are one slip, which ends with its row.
+// The mark is at the end of a token, or of the last one of several accepted tokens. Inside code, a rejected
+// guess and the ignored ones after it share one mark, which ends with its row.
 /** @param {Fragment[]} fragments */
 function markEnds(fragments) {
   fragments.forEach(({ node }, i) => {
@@ -518,8 +518,8 @@ function markEnds(fragments) {
   });
 }
 
-// Of rounds without a guess that stand in one row, the last has the ring.
-/** @type {(place: Place, isOwn: boolean) => void} */
-function markRing({ before }, isOwn) {
-  before?.querySelector(":scope > .t.own")?.classList.toggle("goes-on", isOwn);
+// Of rounds without a guess in one row, only the last has the ring.
+/** @type {(place: Place, isUnguessed: boolean) => void} */
+function markRing({ before }, isUnguessed) {
+  before?.querySelector(":scope > .t.own")?.classList.toggle("goes-on", isUnguessed);
 }

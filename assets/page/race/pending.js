@@ -1,5 +1,5 @@
-// A run that has been asked for and has not begun: lanes without a token, with its prompt, what goes on, and
-// for how long.
+// A requested run that has not begun: lanes without a token that show its prompt, its state and the waiting
+// time.
 
 import { element, find } from "specviz/dom/dom.js";
 import { waitingTime } from "specviz/words/moment.js";
@@ -23,7 +23,7 @@ export class Pending {
     this.#grid = grid;
   }
 
-  /** Show this run, or what is known anew of it. @param {PendingRun} pending */
+  /** Show this run, or update its state. @param {PendingRun} pending */
   show(pending) {
     if (!this.#shown) this.#begin(pending);
     this.#shown = pending;
@@ -33,7 +33,7 @@ export class Pending {
     this.#tick();
   }
 
-  /** The run has begun, or never will. */
+  /** Remove it: the run has begun, or will not begin. */
   end() {
     clearInterval(this.#ticking);
     this.#shown = null;
@@ -47,8 +47,8 @@ export class Pending {
     this.#root.setAttribute("data-pending", "");
     find(this.#root, ".sv-transport").inert = true;
     this.#grid.arrange();
-    this.#nodes = this.#grid.lanes.map((lane, place) => {
-      const attributes = place ? { "aria-hidden": "true" } : { role: "status" }; // once, and not each second
+    this.#nodes = this.#grid.lanes.map((lane, i) => {
+      const attributes = i ? { "aria-hidden": "true" } : { role: "status" }; // is read once, without the time
       const phase = element("p", "sv-phase", { dataset: { phase: "" } }, attributes);
       const time = element("p", "sv-waiting-time", { "aria-hidden": "true" });
       lane.empty(element("div", "sv-pending", element("p", "sv-given", prompt), phase, time));

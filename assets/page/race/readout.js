@@ -1,4 +1,4 @@
-// Headline, verdict, figures, lanes' heads, legend: all that is said about the shown rounds.
+// Headline, verdict, figures, heads of the lanes, legend: all words and numbers about the shown rounds.
 
 import { find, findAll } from "specviz/dom/dom.js";
 import {
@@ -20,7 +20,7 @@ export class Readout {
   #root;
   #charts;
   /** @type {Map<string, HTMLElement>} */
-  #nodes = new Map(); // by selector: to look for them in a page of tokens takes its time
+  #nodes = new Map(); // by selector, since looking them up among many tokens is slow
 
   /**
    * @param {HTMLElement} root
@@ -36,7 +36,7 @@ export class Readout {
     this.#nodes.clear();
   }
 
-  /** No run is shown: nothing is said of one but this. @param {string} verdict */
+  /** Show no run, only this sentence. @param {string} verdict */
   clear(verdict) {
     this.begin();
     this.#showHeadline({ ratio: "?", times: "", verdict, detail: "", beside: "", doubt: "" }, false);
@@ -46,7 +46,7 @@ export class Readout {
   }
 
   /**
-   * Every figure is told anew, from the same rounds: one that stayed behind would contradict the others.
+   * Update every figure from the same rounds: an outdated one would contradict the others.
    * @param {Round[]} all  the shown rounds
    * @param {Trace} race
    * @param {LaneName} chosen  the lane that the figures are about
@@ -60,7 +60,7 @@ export class Readout {
     const headline = headlineOf(all, race, chosen, ratios);
     this.#showHeadline(headline, isOver(race));
     this.#set("[data-identical]", samenessOf(settled(all, race), race, chosen));
-    this.#tellFigures(metrics, race.header);
+    this.#showFigures(metrics, race.header);
     this.#showLegend(metrics.counts, unguessed(all, chosen));
     this.#showLanes(all, race, figures, isWhole);
     if (isSeveral(race.header)) this.#node(".sv-legend").dataset.of = chosen;
@@ -69,7 +69,7 @@ export class Readout {
 
   /**
    * @param {Metrics["counts"]} counts
-   * @param {number} unguessed  tokens that were written without a guess: they have a place of their own
+   * @param {number} unguessed  tokens that were written without a guess, which have their own item
    */
   #showLegend(counts, unguessed) {
     const amounts = { untold: 0, ...counts, bonus: counts.bonus - unguessed, own: unguessed };
@@ -80,9 +80,9 @@ export class Readout {
   }
 
   /** @type {(metrics: Metrics, header: Header) => void} */
-  #tellFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
+  #showFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
     const [ours, alone] = Object.values(rates);
-    this.#charts.tell({
+    this.#charts.setFigures({
       alpha: [fixed(alpha, 2), alpha === null ? "" : "of judged"],
       tau: [fixed(tau, 2), formula === null || isSeveral(header) ? "" : `${fixed(formula, 2)} formula`],
       speed: [perSecond(ours), ours === null ? "" : "with drafts"],
@@ -106,7 +106,7 @@ export class Readout {
     }
   }
 
-  // The ratio, what it means, and whether it can be trusted: one that cannot be is no headline.
+  // The ratio, its meaning, and its doubt: a doubted ratio is not set as a headline.
   /** @type {(headline: Headline, isSettled: boolean) => void} */
   #showHeadline({ ratio, times, verdict, detail, beside, doubt }, isSettled) {
     const texts = { headline: ratio, times, verdict, detail, spread: beside, doubt };
@@ -129,7 +129,7 @@ export class Readout {
     return node;
   }
 
-  // The longest is what the slowest lane's clock says, in seconds.
+  // longest: the clock of the slowest lane, in seconds.
   /** @type {(name: LaneName, measured: Measured, longest: number) => void} */
   #showBar(name, measured, longest) {
     const { trace, metrics } = measured;
@@ -145,11 +145,11 @@ export class Readout {
   }
 }
 
-// On a lane's bar: where it stood when the other lane was done.
+// The mark on a lane's bar at its position when the other lane finished.
 /** @type {(mark: HTMLElement, name: LaneName, measured: Measured) => void} */
 function markFinish(mark, name, measured) {
   const { rounds, trace, metrics } = measured;
-  // There is no other lane, or several could be meant.
+  // There is no other lane, or more than one.
   if ((name === ALONE && isSeveral(trace.header)) || !hasBaseline(trace.header)) {
     mark.hidden = true;
     return;
@@ -159,10 +159,10 @@ function markFinish(mark, name, measured) {
   const tokens = written.reduce((total, round) => total + round.emitted.length, 0);
   mark.hidden = !isDone(other, measured) || metrics.tokens[name] - tokens < 2;
   mark.style.left = `${(100 * tokens) / trace.header.settings.max_new_tokens}%`;
-  mark.title = `${plural(tokens, "token")} when the other lane was done`;
+  mark.title = `${plural(tokens, "token")} when the other lane finished`;
 }
 
-// Whether the lanes wrote the same; of named lanes in one sentence, if all did.
+// Whether the lanes wrote the same text; one sentence for all named lanes if they did.
 /** @type {(all: Round[], race: Trace, chosen: LaneName) => string} */
 function samenessOf(all, race, chosen) {
   const comparisonOf = (/** @type {LaneName} */ lane) => comparison(twoRounds(all, lane));
@@ -178,7 +178,7 @@ function samenessOf(all, race, chosen) {
   const parted = Object.keys(lanes).filter((lane) => comparisonOf(lane).differAt !== null);
   if (!parted.length) return `Every lane: ${sentence}`;
   if (parted.every((lane) => lane === chosen)) return `${chosen}: ${sentence}`;
-  return `${chosen}: ${sentence} Other text than the baseline: ${parted.join("; ")}.`;
+  return `${chosen}: ${sentence} Differs from the baseline: ${parted.join("; ")}.`;
 }
 
 /** @type {(name: LaneName, measured: Measured) => boolean} */

@@ -1,4 +1,4 @@
-// The same run five times: what its ratio is on average here, and how far it varies.
+// The same run five times: the median of its ratio on this machine, and its spread.
 
 import { find } from "specviz/dom/dom.js";
 import { draftedLanes, twoRounds } from "specviz/facts/lanes.js";
@@ -15,7 +15,7 @@ export class Repeats {
   #button;
   #summary;
   /** @type {Map<LaneName, number | null>[] | null} */
-  #ratios = null; // of the runs so far, by lane, null where none was possible; null while none is asked for
+  #ratios = null; // of the runs so far, by lane, null for a run without a fair ratio; null without a series
 
   /** @param {Needs<"root" | "config" | "session" | "shell">} page */
   constructor(page) {
@@ -25,12 +25,12 @@ export class Repeats {
     this.#button.addEventListener("click", () => this.#begin());
   }
 
-  /** Whether more runs of a series will come. */
+  /** Whether a series is running. */
   get isUnderWay() {
     return this.#ratios !== null;
   }
 
-  /** A run can be repeated if its ratio is in doubt and the controls would give the same. */
+  /** Offer to repeat the run if its ratio is in doubt and the controls still match it. */
   offer() {
     const { root, session, config } = this.#page;
     const isDoubted = root.hasAttribute("data-doubted") && session.trace?.end;
@@ -38,7 +38,7 @@ export class Repeats {
     this.#button.hidden = !isDoubted || !isFree || session.differences.size > 0;
   }
 
-  /** Another run is shown: a series goes on with its own only. */
+  /** Another run is shown: one that is not live ends the series. */
   shown() {
     if (this.#page.session.source !== "live") this.#ratios = null;
     if (!this.isUnderWay) this.#summary.textContent = "";
@@ -97,10 +97,10 @@ function summaries(runs) {
     const spread = spreadOf(possible);
     return `${lane} ${fixed(spread.median, 2)} (${range(spread)}${lost && `, without ${lost}`})`;
   });
-  return `${plural(runs.length, "run")} of the same, median and quartiles: ${lines.join("; ")}.`;
+  return `${plural(runs.length, "run")}, median and quartiles: ${lines.join("; ")}.`;
 }
 
-/** The ratios that could be, and how many could not, in words. @param {(number | null)[]} ratios */
+/** The fair ratios, and the number of runs without one in words. @param {(number | null)[]} ratios */
 function fairOf(ratios) {
   const possible = ratios.flatMap((ratio) => ratio ?? []);
   const lost = ratios.length - possible.length;
@@ -108,16 +108,16 @@ function fairOf(ratios) {
 }
 
 /**
- * The median and the quartiles of some ratios, and how many of them could not be.
+ * The median and the quartiles of some ratios, and the number of runs without a fair one.
  * @param {(number | null)[]} ratios
  */
 export function summary(ratios) {
   const { possible, lost } = fairOf(ratios);
   const without = lost && ` Without ${lost} that gave no fair ratio.`;
-  if (!possible.length) return `${plural(ratios.length, "run")}, and no fair ratio among them.`;
+  if (!possible.length) return `${plural(ratios.length, "run")} without a fair ratio.`;
   const spread = spreadOf(possible);
   const count = plural(possible.length, "run");
   const all = range({ low: Math.min(...possible), high: Math.max(...possible) });
-  return `${count} of the same: median ${fixed(spread.median, 2)}, half of them ${range(spread)}, `
-    + `all ${all}.${without}`;
+  return `${count}: median ${fixed(spread.median, 2)}, quartiles ${range(spread)}, `
+    + `range ${all}.${without}`;
 }

@@ -1,6 +1,6 @@
-// The line that says what the shown run is: where it comes from, its models and how they guess; the rest is
-// one press away. All of it comes from the run's own header, never from the controls; where those say
-// something else, a mark tells so.
+// The line that describes the shown run: its origin, its models and its drafter; the rest is under
+// "details". All of it comes from the run's header, never from the controls; settings that differ from the
+// controls are marked.
 
 import { closable, element, find } from "specviz/dom/dom.js";
 import { defined } from "specviz/race/definitions.js";
@@ -9,11 +9,11 @@ import { describe } from "specviz/words/description.js";
 import { TERMS } from "specviz/race/definitions.js";
 import { dayOf, FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
 
-const ADOPT = "This run was made with other settings than the controls hold. Press to set the controls to "
-  + "those of this run.";
+const ADOPT = "This run used settings that differ from the controls. Press to set the controls to those of "
+  + "this run.";
 
 const NOT_HERE = "THIS PAIR IS NOT HERE YET";
-/** The text behind "details". */
+/** The items under "details". */
 const LATER = ["shared", "memory", "top_k", "top_p", "seed", "max_new_tokens", "chat", "stop", "ignore_eos"];
 
 export class Strip {
@@ -50,7 +50,7 @@ export class Strip {
   /**
    * Another run is shown.
    * @param {Trace} trace
-   * @param {string} origin LIVE or RECORDED, and what else must be said of where a run comes from
+   * @param {string} origin  LIVE or RECORDED, and further remarks on the run's origin
    */
   show(trace, origin) {
     const { header } = trace;
@@ -61,7 +61,7 @@ export class Strip {
     const { machine, made } = provenance(header);
     this.#badge.replaceChildren(
       element("span", "sv-pill", this.#page.session.isOfAwaited ? `${origin}, ${NOT_HERE}` : origin),
-      element("span", "sv-machine", ` · ${machine}${made}`), // on paper, where nobody can press anything
+      element("span", "sv-machine", ` · ${machine}${made}`), // for print, where nothing can be pressed
     );
     this.close();
     this.#more.replaceChildren(...detailsOf(header, origin, items.filter(isLater)));
@@ -71,14 +71,14 @@ export class Strip {
     this.compare();
   }
 
-  /** Offer the two runs that would be compared, once there are two. */
+  /** Offer the comparison of two runs once there are two. */
   offerComparison() {
     const pair = lastTwo(this.#page.runs);
     this.#twoRuns.hidden = !pair;
     if (pair) this.#twoRuns.title = `${pair.map(({ name }) => name).join(" and ")}, side by side (C)`;
   }
 
-  /** Mark what the controls say otherwise. */
+  /** Mark the settings that differ from the controls. */
   compare() {
     const { root, session } = this.#page;
     const others = session.differences;
@@ -97,7 +97,7 @@ export class Strip {
 /** @typedef {import("specviz/words/description.js").Item} Item */
 
 /**
- * One thing that the run is; a word of the field says what it means.
+ * An item of the description; a defined term shows its definition.
  * @param {Item} item
  */
 function itemNode({ name, text, title, isInexact }) {
@@ -108,7 +108,7 @@ function itemNode({ name, text, title, isInexact }) {
 }
 
 /**
- * All settings, the machine, and for a question the text that the models read: it within the target's chat
+ * All settings, the machine, and for a question the text that the models read, with the target's chat
  * template.
  * @type {(header: Header, origin: string, items: Item[]) => HTMLElement[]}
  */
@@ -121,7 +121,7 @@ function detailsOf(header, origin, items) {
     ["Settings", [element("p", "sv-run", ...items.map(itemNode))]],
     ["Machine", [machine || [device, processor, dtype].filter(Boolean).join(" · ")]],
     ["Software", [software.join(" · ")]],
-    ["Made on", [dayOf(date)]],
+    ["Date", [dayOf(date)]],
   ];
   if (origin.includes(FROM_FILE)) rows.push(["Origin", [UNVERIFIED]]);
   const lines = rows

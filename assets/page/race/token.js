@@ -1,11 +1,11 @@
-// The tokens of a round as a lane shows them. Model text only ever becomes text nodes.
+// The tokens of a round as a lane draws them. Model text only ever becomes text nodes.
 
 import { element } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
 import { blockOf, isSpecial, read } from "specviz/words/markdown.js";
 
 /**
- * The drafted tokens of a round in order, then the one that the target added.
+ * The drafted tokens of a round in order, followed by the target's token.
  * @param {Round} round
  */
 export function tokensOf(round) {
@@ -13,33 +13,33 @@ export function tokensOf(round) {
 }
 
 /**
- * Whether the target wrote a token of the lane with drafts without any guess before it.
+ * Whether a token of a lane with drafts comes from a round without guesses.
  * @type {(token: ShownToken, round: Round) => boolean}
  */
-export const isOwn = (token, round) =>
+export const isUnguessed = (token, round) =>
   round.lane !== ALONE && token.outcome === "bonus" && !round.drafted.length;
 
 /**
  * The drafted tokens of an unfinished round: some judged, the others still waiting.
  * @type {(event: PlayEvent) => ShownToken[]}
  */
-export function tokensSoFar({ round, seen, judged }) {
-  return round.drafted.slice(0, seen).map((token, i) =>
+export function tokensSoFar({ round, seen: visibleCount, judged }) {
+  return round.drafted.slice(0, visibleCount).map((token, i) =>
     (i < judged ? token : { ...token, outcome: "pending" }));
 }
 
 /** @param {ShownToken} token */
 export const isWritten = (token) => ["accepted", "corrected", "bonus", "untold"].includes(token.outcome);
 
-/** Whether a watched server rejected a token without telling which. @param {ShownToken} token */
+/** Whether a watched server rejected a token without reporting which. @param {ShownToken} token */
 export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 
 /**
  * The state of a text between two tokens.
  * @typedef {object} TextState
  * @property {number} breaks  line breaks that it ends in; more than two count as two
- * @property {boolean} isDue  whether the next word begins a row: the last break has not been followed yet
- * @property {Reading | null} reading  as Markdown; null if it is none
+ * @property {boolean} isDue  whether the next word begins a row, since the text ends in a line break
+ * @property {Reading | null} reading  as Markdown; null for plain text
  */
 
 /**
@@ -47,13 +47,13 @@ export const isUnseen = (token) => token.id === undefined && !isWritten(token);
  * @typedef {object} Fragment
  * @property {HTMLElement} node
  * @property {boolean} opensRow  whether a row begins with it
- * @property {boolean} isSpaced  whether a blank line stands before that row
- * @property {Block} block  what its row is to a block of code; empty where this fragment does not tell
+ * @property {boolean} isSpaced  whether there is a blank line before that row
+ * @property {Block} block  the role of its row in a code block; empty if this fragment does not decide it
  */
 
 /**
- * A token as its row shows it, or its rows, and where the text then stands. What was not kept leaves the
- * text where it stood.
+ * The fragments of a token, one for each row, and the state of the text after it. A token that is not part
+ * of the text leaves the state unchanged.
  * @param {ShownToken} token
  * @param {Round} round
  * @param {number} index of the token in its lane
@@ -63,7 +63,7 @@ export const isUnseen = (token) => token.id === undefined && !isWritten(token);
 export function drawnToken(token, round, index, before) {
   const isKept = isWritten(token);
   const isRead = isKept || token.outcome === "pending";
-  if (isSpecial(token.text) || !token.text) { // a template's sign is no text: the card tells which it is
+  if (isSpecial(token.text) || !token.text) { // a special token is not text: only its card shows it
     const node = tokenNode(token, round, index, true);
     node.append(element("span", token.text ? "w end" : "w none"));
     return { fragments: [{ node, opensRow: false, isSpaced: false, block: "" }], after: before };
@@ -76,8 +76,8 @@ export function drawnToken(token, round, index, before) {
   let { breaks, isDue } = before;
   for (const { text, kind, block } of piecesOf(token.text, lead.length, marked?.pieces)) {
     const isBreak = text === "\n";
-    // A second break of prose stands beside the first: an empty line would only cost room. In code it
-    // is a line.
+    // In prose a second line break shares the row of the first, since an empty row would waste space. In
+    // code it is a row.
     const opensRow = isDue && !(isBreak && isKept && kind !== "code");
     if (opensRow || !fragments.length) {
       const node = tokenNode(token, round, index, !fragments.length);
@@ -100,11 +100,11 @@ export function drawnToken(token, round, index, before) {
   return { fragments, after: { breaks, isDue, reading: isRead && marked ? marked.after : before.reading } };
 }
 
-// The node of a token, or of what goes on of it in another row, which is no token by itself.
+// The node of a token, or of its rest in another row, which does not count as a token.
 /** @type {(token: ShownToken, round: Round, index: number, isFirst: boolean) => HTMLElement} */
 function tokenNode(token, round, index, isFirst) {
   const node = element("span", `t ${token.outcome}`);
-  node.classList.toggle("own", isOwn(token, round));
+  node.classList.toggle("own", isUnguessed(token, round));
   node.classList.toggle("unseen", isUnseen(token));
   node.dataset.round = String(round.index);
   if (!isFirst) {
@@ -118,7 +118,7 @@ function tokenNode(token, round, index, isFirst) {
 }
 
 /**
- * A token's text behind its first blanks, in pieces: line breaks stand alone.
+ * A token's text after its leading blanks, in pieces; each line break is its own piece.
  * @param {string} text
  * @param {number} lead how many blanks
  * @param {Piece[]} [pieces]
@@ -138,11 +138,11 @@ function piecesOf(text, lead, pieces) {
 }
 
 /**
- * The letters that go on from a text up to the next blank.
+ * The letters after a text up to the next blank: the rest of its last word.
  * @param {ShownToken[]} tokens  that follow it
  */
 export const restOfWord = (tokens) => {
-  const end = tokens.findIndex(({ text }) => isSpecial(text)); // drawn as a mark
+  const end = tokens.findIndex(({ text }) => isSpecial(text)); // a special token is drawn as a mark
   const words = end < 0 ? tokens : tokens.slice(0, end);
   const following = words.map(({ text }) => text).join("");
   return /^\S*/.exec(following)?.[0] ?? "";

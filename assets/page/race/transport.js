@@ -1,4 +1,4 @@
-// Playback: the timeline with a bar for each round, the speed, and what the buttons show.
+// Playback: the timeline with a bar for each round, the speed, and the state of the buttons.
 
 import { element, find, findAll, shape } from "specviz/dom/dom.js";
 import { draftedLanes } from "specviz/facts/lanes.js";
@@ -8,9 +8,9 @@ import { duration, plural } from "specviz/words/words.js";
 const PAUSE = "M5 3.5h3.6v13H5zM11.4 3.5H15v13h-3.6z";
 const PLAY = "M6 3.2v13.6L17 10z";
 const AGAIN = "M10 3.2a6.8 6.8 0 1 1-6.6 8.4l2-.5A4.8 4.8 0 1 0 10 5.2v2.6L5.2 4.3 10 .8z";
-const BARS = 30; // px that they are high, at most
+const BARS = 30; // px, the height of the highest bar
 const MAX_BARS = 20; // drawings while a run doubles in length
-const THUMB = 8; // px: half of the range's thumb, which its ends are away from the edges
+const THUMB = 8; // px: half of the range's thumb, the distance of its ends from the edges
 
 export class Transport {
   #timeline;
@@ -38,7 +38,7 @@ export class Transport {
     this.#needEvents = [play, scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
     const sized = new ResizeObserver(([{ contentRect }]) => {
       this.#width = contentRect.width;
-      if (this.#shown) this.#drawBars(this.#shown); // a run that stands still draws nothing else any more
+      if (this.#shown) this.#drawBars(this.#shown); // a paused run is not redrawn otherwise
     });
     if (this.#bars) sized.observe(this.#bars);
     speed.append(...SPEEDS.map((times) => element("option", "", `Speed ${times}×`, { value: times })));
@@ -68,16 +68,16 @@ export class Transport {
     if (trace) this.#drawBars(trace);
   }
 
-  /** The moment of the run under a place in the window, in seconds. @param {number} clientX  px */
+  /** The moment of the run at a position in the window, in seconds. @param {number} clientX  px */
   timeAt(clientX) {
     const { events } = this.#timeline;
     const { left, width } = this.#nodes.line.getBoundingClientRect();
     const share = (clientX - left - THUMB) / Math.max(1, width - 2 * THUMB);
-    const place = Math.round(Math.max(0, Math.min(share, 1)) * events.length);
-    return place > 0 ? events[place - 1].time : 0;
+    const position = Math.round(Math.max(0, Math.min(share, 1)) * events.length);
+    return position > 0 ? events[position - 1].time : 0;
   }
 
-  /** Mark a moment at which somebody points; null for none. @param {number | null} time  seconds */
+  /** Mark the moment that is pointed at; null for none. @param {number | null} time  seconds */
   cross(time) {
     const { cross } = this.#nodes;
     const { events } = this.#timeline;
@@ -89,28 +89,28 @@ export class Transport {
   }
 
   /**
-   * Show the position of the playhead: figures, which change with the others.
+   * Show the position of the playhead in figures, which change with the others.
    * @param {number} done  passes before the playhead
    * @param {Trace} trace
    */
-  tell(done, trace) {
+  showPosition(done, trace) {
     const { passes, clock } = this.#nodes;
     const { events, position, live, following } = this.#timeline;
     const end = this.#timeline.seconds();
     const now = events[position - 1]?.time ?? 0;
-    const ofTotal = live && following ? "" : ` of ${duration(end, end)}`; // nobody knows yet
+    const ofTotal = live && following ? "" : ` of ${duration(end, end)}`; // unknown in a live run
     passes.textContent = `${done} / ${plural(trace.rounds.length, "pass")}`;
     clock.textContent = events.length ? `${duration(now, end)}${ofTotal}` : "";
   }
 
-  // A bar for each round of the first lane with drafts, as high as the tokens that it brought,
-  // where it lies among the events.
+  // A bar for each round of the first lane with drafts, at the position of its events. Its height is the
+  // number of emitted tokens.
   /** @param {Trace} trace */
   #drawBars(trace) {
     const { events } = this.#timeline;
     const width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
-    // A live run has more in each frame than can be seen.
+    // A live run gets more events in each frame than can be seen.
     const minEvents = this.#timeline.live ? events.length / MAX_BARS : 1;
     const isDrawn = before === trace && events.length - count < minEvents && old === width;
     if (!this.#bars || !width || isDrawn) return;
@@ -118,15 +118,15 @@ export class Transport {
     const [name] = draftedLanes(trace.header);
     const maxTokens = Math.max(2, ...events.map(({ round }) => round.emitted.length));
     const length = Math.max(1, events.length);
-    const x = (/** @type {number} */ place) => THUMB + (place / length) * (width - 2 * THUMB);
+    const x = (/** @type {number} */ i) => THUMB + (i / length) * (width - 2 * THUMB);
     let path = "";
     let begun = -1;
-    events.forEach(({ round, done }, place) => {
+    events.forEach(({ round, done }, i) => {
       if (round.lane !== name) return;
-      if (begun < 0) begun = place;
+      if (begun < 0) begun = i;
       if (!done) return;
       const from = x(begun);
-      const to = Math.max(from + 1, x(place + 1) - 1.5);
+      const to = Math.max(from + 1, x(i + 1) - 1.5);
       const high = (BARS * round.emitted.length) / maxTokens;
       path += `M${from.toFixed(1)} ${BARS}v${-high.toFixed(1)}H${to.toFixed(1)}V${BARS}z`;
       begun = -1;

@@ -1,6 +1,6 @@
-// The page's address: what it asks for, and how the state of the page becomes one.
+// The page's address: what it asks for, and how the state of the page is written to it.
 
-const MAX_WRITTEN = 1500; // characters of a prompt that still make an address to pass on
+const MAX_WRITTEN = 1500; // characters of a prompt; a longer one would make the address unusable
 const WRITTEN_AFTER = 300; // ms without another change
 const MAX_NAME = 300; // characters of a model's name
 const OTHER = "other"; // the pair whose models a visitor names
@@ -43,8 +43,8 @@ export function readAddress(search, config) {
   return { ...asked, settings, wrong };
 }
 
-// A pair that is none of the list, such as "owner/model+none": where visitors may name models, its
-// parts are those of the pair that they name.
+// A pair that is not in the list, such as "owner/model+none": where visitors may name models, its parts
+// become the names of target and draft.
 /** @type {(query: URLSearchParams, config: Config) => void} */
 function nameModels(query, { choices }) {
   const pair = query.get("pair") ?? "";
@@ -68,13 +68,13 @@ function isSetting(setting, text, config) {
   return value >= min && value <= max && (Number.isInteger(value) || !integers.includes(setting));
 }
 
-// Whether a setting is written as it is: a choice, or the name of a model.
+// Whether a setting is text: a choice, or the name of a model.
 /** @type {(setting: string, config: Config) => boolean} */
 const isText = (setting, { choices, defaults }) =>
   Object.hasOwn(choices, setting) || typeof defaults[setting] === "string";
 
 /**
- * The values of the page's controls, in their order, for what an address asks.
+ * The values of the page's controls, in their order, for the request of an address.
  * @type {(asked: Pick<Asked, "preset" | "prompt" | "settings">, config: Config) => Value[]}
  */
 export function controlsFor(asked, config) {
@@ -86,18 +86,18 @@ export function controlsFor(asked, config) {
   return [prompt, ...Object.keys(config.defaults).map((name) => settings[name])];
 }
 
-// Lanes that differ in these differ in speed alone: they begin greedy, and write one text.
+// Lanes that differ in these differ only in speed: they begin greedy, and write the same text.
 const ONE_TEXT = ["drafters", "gammas", "policies"];
 
 /**
- * The temperature with which a race of such lanes begins.
+ * The default temperature for these lanes.
  * @type {(lanes: Value | undefined, config: Pick<Config, "defaults">) => Value}
  */
 export const usualTemperature = (lanes, { defaults }) =>
   (ONE_TEXT.includes(String(lanes)) ? 0 : defaults.temperature);
 
 /**
- * The preset that an address means: the first one, unless it brings another or a prompt.
+ * The preset of an address: the one it names, else the first one, or none if it has a prompt.
  * @type {(asked: Pick<Asked, "preset" | "prompt">, config: Config) => Preset | null}
  */
 export function presetFor({ preset, prompt }, { presets }) {
@@ -105,7 +105,7 @@ export function presetFor({ preset, prompt }, { presets }) {
 }
 
 /**
- * The query of the address that shows what is shown now; what is not the page's in it stays.
+ * The query of the address for this state; parts that are not the page's stay.
  * @type {(state: PageState, config: Config, search: string) => string}
  */
 export function queryOf({ values, recording, theme, stage, view, reading }, config, search) {
@@ -161,12 +161,12 @@ export class Address {
     this.#waiting = setTimeout(() => this.#write(), WRITTEN_AFTER);
   }
 
-  /** The preset whose prompt is in the page. */
+  /** The preset whose prompt is in the controls. */
   get preset() {
     return this.#config.presets.find((candidate) => candidate.prompt === this.state.values[0]);
   }
 
-  /** The preset whose prompt and settings are in the page. */
+  /** The preset whose prompt and settings are in the controls. */
   get chosen() {
     const { preset, settings } = this;
     const its = Object.entries(preset?.settings ?? {});
@@ -179,7 +179,7 @@ export class Address {
     return Object.fromEntries(names.map((name, i) => [name, this.state.values[1 + i]]));
   }
 
-  /** The part of the settings that chooses the models: presets leave it as it is. */
+  /** The settings that select the models, which presets do not change. */
   get naming() {
     const { pair, target, draft, weights } = this.settings;
     return { pair, target, draft, weights };

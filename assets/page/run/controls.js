@@ -1,20 +1,19 @@
-// The page's controls and the run that is shown: what the controls would have to say to give this
-// run, and where they say something else. Values stand in the order of the controls: the prompt,
-// then each setting of the configuration.
+// The page's controls and the shown run: the values that would give this run, and the controls that differ.
+// Values are in the order of the controls: the prompt, then each setting of the configuration.
 
 import { comparedIn } from "specviz/facts/lanes.js";
 import { drafterKind } from "specviz/facts/vocabulary.js";
 import { settingText } from "specviz/words/description.js";
 import { askedIn } from "specviz/words/words.js";
 
-// Settings of a watched server, which no control chooses.
+// Settings that no control can choose for a watched server.
 const OF_A_SERVER = ["gamma", "gamma_policy", "drafter", "verdict", "chat", "pair"];
 
 /**
- * The values of the controls that would give the run of this header; null where they are unknown.
+ * The values of the controls that would give the run of this header; null if unknown.
  * @param {Header} header
  * @param {Config} config
- * @param {Record<string, Value>} [now]  what they say, by the names of the settings
+ * @param {Record<string, Value>} [now]  their present values, by the names of the settings
  * @returns {Value[]}
  */
 export function controlsOf(header, config, now = {}) {
@@ -35,37 +34,37 @@ export function controlsOf(header, config, now = {}) {
 /**
  * The controls that differ from the shown run: their values in words, by the name of the strip's item.
  * @param {Value[]} now
- * @param {Value[]} shown what they would have to say for the shown run
+ * @param {Value[]} shownRun  the values that would give the shown run
  * @param {Config} config
  * @returns {Map<string, string>}
  */
-export function differences([promptNow, ...now], [prompt, ...shown], config) {
+export function differences([promptNow, ...now], [prompt, ...runValues], config) {
   const names = Object.keys(config.defaults);
   /** @type {(values: Value[]) => (name: string) => Value} */
   const valueIn = (values) => (name) => values[names.indexOf(name)] ?? null;
-  const idle = names.filter((name) => isIdle(name, valueIn(now)) && isIdle(name, valueIn(shown)));
+  const idle = names.filter((name) => isIdle(name, valueIn(now)) && isIdle(name, valueIn(runValues)));
   const changed = new Map();
   if (names.length && !isSame(String(promptNow), String(prompt))) changed.set("prompt", "another prompt");
   names.forEach((name, i) => {
-    const isOther = now[i] !== null && now[i] !== undefined && now[i] !== shown[i];
-    if (!isOther || idle.includes(name) || (shown[i] === null && name !== "pair")) return;
-    if (name === "pair") changed.set("target", pairText(String(now[i]), shown[i], config));
+    const isOther = now[i] !== null && now[i] !== undefined && now[i] !== runValues[i];
+    if (!isOther || idle.includes(name) || (runValues[i] === null && name !== "pair")) return;
+    if (name === "pair") changed.set("target", pairText(String(now[i]), runValues[i], config));
     else changed.set(name, settingText(name, now[i]));
   });
   return changed;
 }
 
-// A pair that the controls name where a run is of another; of the same models in other bits, those.
-/** @type {(now: string, shown: Value, config: Config) => string} */
-function pairText(now, shown, { pairs, pairTitles }) {
-  const bits = areSameModels(pairs[now], pairs[String(shown)]) && pairs[now].bits;
+// The pair in the controls, in words; only its bits if the run's pair has the same models.
+/** @type {(now: string, runPair: Value, config: Config) => string} */
+function pairText(now, runPair, { pairs, pairTitles }) {
+  const bits = areSameModels(pairs[now], pairs[String(runPair)]) && pairs[now].bits;
   return bits ? `target in ${bits} bits` : `pair ${pairTitles?.[now] ?? now}`;
 }
 
-// Whether a setting does nothing beside the others.
+// Whether a setting has no effect with the others.
 /** @type {(name: string, value: (name: string) => Value) => boolean} */
 function isIdle(name, value) {
-  if (name === "verdict" && value("temperature") === 0) return true; // all four keep the same guesses
+  if (name === "verdict" && value("temperature") === 0) return true; // all rules keep the same guesses
   if (["gamma", "gamma_policy", "verdict"].includes(name)) return value("drafter") === "none";
   if (["target", "draft"].includes(name)) return value("pair") !== "other";
   return ["seed", "top_k", "top_p"].includes(name) && value("temperature") === 0;
@@ -73,12 +72,12 @@ function isIdle(name, value) {
 
 const OTHER = "other"; // the pair whose models a visitor names
 /**
- * A name without folders, and without what differs between a file and its model.
+ * A name without folders, case and punctuation, in which a file and its model differ.
  * @param {Value | undefined} name
  */
 const bare = (name) => String(name ?? "").split("/").pop()?.toLowerCase().replace(/[^a-z0-9]/g, "") ?? "";
 
-// The pair whose models a visitor names, if they are those of a run: a file's name begins with its model's.
+// "other" if the models that a visitor names are those of a run: a file's name begins with its model's.
 /** @type {(header: Header, now: Record<string, Value>) => string | null} */
 function namedPair({ target, draft }, now) {
   if (now.pair !== OTHER) return null;
@@ -88,11 +87,11 @@ function namedPair({ target, draft }, now) {
 }
 
 /**
- * What the pair of a run is to another one, to go on a sentence with: the same models with the target
- * in other bits are no other pair, though another speed.
+ * The pair of a run relative to another one, as a noun phrase: the same models with a target in other bits
+ * are the same pair, though not the same speed.
  * @param {Header} header
  * @param {Config} config
- * @param {string} [pair]  the other one; that which the page was started with
+ * @param {string} [pair]  the other one; by default the page's own
  */
 export function pairBeside(header, config, pair = String(config.defaults.pair)) {
   const { pairs, pairTitles } = config;
@@ -104,7 +103,7 @@ export function pairBeside(header, config, pair = String(config.defaults.pair)) 
 }
 
 /**
- * Whether a run is of the models of this listed pair.
+ * Whether a run has the models of this listed pair.
  * @type {(header: Header, pair: string, config: Config) => boolean}
  */
 export function areShownOf(header, pair, config) {
@@ -112,14 +111,14 @@ export function areShownOf(header, pair, config) {
   return its !== null && areSameModels(config.pairs[its], config.pairs[pair]);
 }
 
-/** @type {(one: PairModels | undefined, other: PairModels | undefined) => boolean} */
-function areSameModels(one, other) {
-  if (!one || !other) return false;
-  return JSON.stringify([one.target, one.draft]) === JSON.stringify([other.target, other.draft]);
+/** @type {(a: PairModels | undefined, b: PairModels | undefined) => boolean} */
+function areSameModels(a, b) {
+  if (!a || !b) return false;
+  return JSON.stringify([a.target, a.draft]) === JSON.stringify([b.target, b.draft]);
 }
 
-// The name of the listed pair with the models of a run. Several pairs may have them: then the one that
-// has the target in the run's form, and of those the page's own.
+// The name of the listed pair with the models of a run. Of several, one with the target in the run's form,
+// preferably the page's own.
 /** @type {(header: Header, config: Config) => string | null} */
 function pairOf({ target, draft, settings, dtype }, { pairs, defaults }) {
   const is = (/** @type {Model} */ model, /** @type {[string, number | null] | undefined} */ known) =>
@@ -129,7 +128,7 @@ function pairOf({ target, draft, settings, dtype }, { pairs, defaults }) {
     const { needs } = drafterKind(settings.drafter);
     return draft === null || needs === "layers" || is(draft, needs === "head" ? models.head : models.draft);
   };
-  const form = target.weights ? undefined : dtype; // undefined as the file has it
+  const form = target.weights ? undefined : dtype; // undefined if it is kept in its stored format
   const names = Object.keys(pairs).filter((name) => is(target, pairs[name].target) && has(pairs[name]));
   const inForm = names.filter((name) => pairs[name].unpacked === form);
   const likely = inForm.length ? inForm : names;
@@ -137,8 +136,8 @@ function pairOf({ target, draft, settings, dtype }, { pairs, defaults }) {
 }
 
 /**
- * What becomes of the control of the drafter with a pair: the drafters that it offers and, if none of
- * them is wanted, its default.
+ * The choices of the drafter control for a pair, and its value: the wanted drafter if the pair offers it,
+ * else the default.
  * @param {string} pair
  * @param {string | null} drafter
  * @param {Pick<Config, "drafters" | "drafterLabels">} config
@@ -150,14 +149,14 @@ export function drafterControl(pair, drafter, { drafters, drafterLabels }) {
 }
 
 /**
- * Which drafter stays chosen, if the pair has it, when the doctor has looked at models; null where the
- * pair's own begins. Only models that a hand has just named begin anew: other weights of the same are none.
+ * The drafter to keep after the doctor has examined models; null to start with the pair's default. Only
+ * newly named models start with the default; other weights of the same models do not.
  * @param {object} found
  * @param {string} found.drafter  that is chosen
  * @param {string} found.pair
  * @param {string} found.models  that were examined
  * @param {string} found.before  that were examined before
- * @param {boolean} found.isByHand  whether a hand has chosen them, and not an address
+ * @param {boolean} found.isByHand  whether a visitor has chosen them, and not an address
  */
 export function keptDrafter({ drafter, pair, models, before, isByHand }) {
   return isByHand && pair === OTHER && models !== before ? null : drafter;
@@ -168,9 +167,11 @@ function plainSettings({ stop, ignore_eos: _, ...settings }) {
   return stop.length ? { ...settings, stop: stop.join(" ") } : settings;
 }
 
-// A tokenizer may put a mark before a prompt, or other blanks into it.
-/** @type {(one: string, other: string) => boolean} */
-function isSame(one, other) {
-  const [a, b] = [one, other].map((text) => text.replace(/\s+/g, " ").trim());
+// A tokenizer may add a special token before a prompt, or change its blanks.
+/** @type {(shown: string, recorded: string) => boolean} */
+function isSame(shown, recorded) {
+  const normalized = (/** @type {string} */ text) => text.replace(/\s+/g, " ").trim();
+  const a = normalized(shown);
+  const b = normalized(recorded);
   return a === b || (a !== "" && b.replace(/^<[^>]*>/, "") === a);
 }

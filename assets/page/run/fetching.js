@@ -1,5 +1,5 @@
-// A pair that is not on this machine yet, and whose recordings are shown: what it is, and the press that
-// brings it. Afterwards the page goes on with it.
+// A pair that is not on this machine yet and whose recordings are shown: its description, and the button that
+// fetches it. Afterwards the page continues with it.
 
 import { element, find, pause } from "specviz/dom/dom.js";
 import { fetchedShare, fetchedWords, offerWords } from "specviz/words/fetched.js";

@@ -1,4 +1,4 @@
-// The page's own pair while the server loads it: what, how much, how far, and whose recording plays.
+// The page's own pair while the server loads it: its name, size and progress, and whose recording plays.
 
 import { pause } from "specviz/dom/dom.js";
 import { pairBeside } from "specviz/run/controls.js";
@@ -14,33 +14,33 @@ export class Loading {
   }
 
   /**
-   * Tell how far it is, until it is over.
-   * @param {boolean} isNew  whether the page has this pair only now, so that its end is told in any case
+   * Show the progress until the load is over.
+   * @param {boolean} isNew  whether the pair has just been fetched, so that its end is always announced
    */
   async watch(isNew) {
     const { notice } = this.#page;
     let state = await this.#asked();
-    let wasTold = isNew;
+    let wasShown = isNew;
     while (state && !state.over) {
-      wasTold = true;
-      const isTold = this.#page.session.pending !== null; // in the lanes, with the run that waits for it
-      notice.setBackground(isTold ? "" : `${state.said} ${this.#meanwhile()}`.trim());
+      wasShown = true;
+      const isInLanes = this.#page.session.pending !== null; // with the run that waits for it
+      notice.setBackground(isInLanes ? "" : `${state.said} ${this.#meanwhile()}`.trim());
       await pause(EVERY);
       state = await this.#asked();
     }
     notice.setBackground("");
     if (state?.error) notice.show(state.error, true);
-    else if (state && wasTold && !this.#page.session.busy) {
+    else if (state && wasShown && !this.#page.session.busy) {
       notice.mention(`${state.title} is ready: press Run.`);
     }
   }
 
-  /** The state of the load by the server; null without one, or without an answer. */
+  /** The state of the load from the server; null without a server or an answer. */
   async #asked() {
     return (await this.#page.server.loading?.({}).catch(() => null)) ?? null;
   }
 
-  /** Whose recording is seen, if one is: another pair's is never taken for this one's. */
+  /** The pair of the shown recording, so that it is not mistaken for the page's own. */
   #meanwhile() {
     const { config, session } = this.#page;
     const { header } = session.trace ?? {};

@@ -21,7 +21,7 @@ export class Recordings {
   }
 
   /**
-   * The first of these names that a recording has, or else that of the first recording.
+   * The first of these names that has a recording, or else the name of the first recording.
    * @param {(string | null | undefined)[]} names
    */
   first(...names) {
@@ -33,7 +33,7 @@ export class Recordings {
     return this.#fetched[name]();
   }
 
-  /** So that they are at hand when the network is not. */
+  /** Fetch all of them, in case the network is gone later. */
   fetchAll() {
     for (const name of Object.keys(this.#fetched)) this.fetch(name).catch(() => {});
   }

@@ -1,9 +1,9 @@
-// Runs and other things that a visitor takes away as a file.
+// Runs and other things that a visitor saves as a file.
 
 import { element } from "specviz/dom/dom.js";
 import { digestOf } from "specviz/facts/digest.js";
 
-/** A trace without what the page may have added to it. @type {(trace: Trace) => Trace} */
+/** A trace with only the fields of its schema. @type {(trace: Trace) => Trace} */
 export function plain({ schema, header, rounds, end }) {
   return { schema, header, rounds, end };
 }

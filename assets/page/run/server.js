@@ -1,5 +1,5 @@
-// The server of the page: its questions, and runs, whose news come as a stream. Visitors' files go there as
-// they are, so that nothing has to unpack them.
+// The server of the page: its questions, and runs, whose results come as a stream. Visitors' files are sent
+// unchanged.
 
 const JSON_KIND = { "content-type": "application/json" };
 const RUN = "run";
@@ -49,13 +49,13 @@ async function beginRun(wish, { received, refused }) {
   try {
     await readEvents(answer.body, received);
   } catch (error) {
-    // The silence that follows is noticed, and the server asked what was missed.
+    // The store notices the silence and asks the server for the missed deltas.
     console.info("specviz: the connection of a run broke:", error);
   }
 }
 
 /**
- * Read a stream of server-sent events, each of which has one line of JSON.
+ * Read a stream of server-sent events with one line of JSON each.
  * @type {(body: ReadableStream<Uint8Array<ArrayBuffer>>, received: (value: any) => void) => Promise<void>}
  */
 async function readEvents(body, received) {
@@ -72,7 +72,7 @@ async function readEvents(body, received) {
 }
 
 /**
- * The server with the functions that read files, if it says where it reads them.
+ * The server with the functions that send files, if it has an address for them.
  * @type {(server: Server, address: string | undefined) => Server}
  */
 function withFiles(server, address) {
@@ -91,8 +91,8 @@ function withFiles(server, address) {
   });
 }
 
-// On Hugging Face's hub a Space stands in a frame. Where its GPU is lent, the hub tells the headers with
-// which a run is charged to the visitor who is signed in there. The messages are those of @gradio/client.
+// On Hugging Face's hub a Space is in a frame. On ZeroGPU, the hub provides the headers that charge a run to
+// the visitor who is signed in there. The messages are those of @gradio/client.
 const HUB = "https://huggingface.co";
 const OFFERS = "supports-zerogpu-headers";
 const ASKS = "zerogpu-headers";
@@ -102,7 +102,7 @@ let isOffered = false;
 
 const isFramedByHub = () => window.parent !== window && location.hostname.endsWith(".hf.space");
 
-/** Ask the hub whether it tells headers. */
+/** Ask the hub whether it provides headers. */
 export function greetHub() {
   if (!isFramedByHub()) return;
   addEventListener("message", ({ data, origin }) => {
@@ -111,7 +111,7 @@ export function greetHub() {
   window.parent.postMessage(OFFERS, HUB);
 }
 
-/** The headers that a run of this visitor has to have. @returns {Promise<Record<string, string>>} */
+/** The headers for a run of this visitor. @returns {Promise<Record<string, string>>} */
 export async function visitorHeaders() {
   if (!isOffered) return {};
   const channel = new MessageChannel();

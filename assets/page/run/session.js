@@ -1,4 +1,4 @@
-// The shown run: a live one, a recording, or what had arrived of a run that was interrupted.
+// The shown run: a live one, a recording, or the rounds of an interrupted run.
 
 import { presetFor } from "specviz/run/address.js";
 import { isStill, pause } from "specviz/dom/dom.js";
@@ -12,56 +12,56 @@ import { Store } from "specviz/run/store.js";
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
 const SLOW_AFTER = 4000; // ms without an answer to a plain question
-const DEAD_AFTER = 60_000; // ms without one: a connection can break without a word
+const DEAD_AFTER = 60_000; // ms without an answer: a connection can break silently
 const RETRY_EVERY = 2000; // ms between questions whether the server is back
 const ASKING = "Asking the server.";
 const CROWDED = "The server is busy: your run is in line.";
-const SLOW = "The server is slow to answer: your run is in line, and begins as soon as it can.";
-const LOST = "The connection to the server was lost. What has arrived stays; waiting for it to come back.";
-const BACK = "The server is back, without your run: press Run to start it again.";
-const RELOADED = "The page was loaded anew, which ended your run; this is what had arrived. "
+const SLOW = "The server is slow to answer: your run is in line and begins as soon as possible.";
+const LOST = "The connection to the server was lost. Received results are kept; waiting for the server.";
+const BACK = "The server is back, but your run is gone: press Run to start it again.";
+const RELOADED = "Reloading the page ended your run; this is the part that had arrived. "
   + "Press Run to start it again.";
-const RELOADED_EARLY = "The page was loaded anew, which ended your run before its first token. "
+const RELOADED_EARLY = "Reloading the page ended your run before its first token. "
   + "Press Run to start it again.";
-const INTERRUPTED = "specviz-interrupted"; // what had arrived of a run
-const UNBEGUN = "specviz-unbegun"; // whether a run was left of which nothing had
-const LEFT_OUT = "Parts of this link make no sense here and were left out";
-const NOT_LISTED = "This page runs the pairs of its list alone, so that of the link was left out";
+const INTERRUPTED = "specviz-interrupted"; // the received part of a run
+const UNBEGUN = "specviz-unbegun"; // whether a run was left before its first token
+const LEFT_OUT = "Parts of this link are not valid here and were ignored";
+const NOT_LISTED = "This page runs only the pairs in its list, so the pair in the link was ignored";
 
 /**
  * The events of a session.
  * @typedef {object} SessionEvents
- * @property {() => void} begun  a live run has begun, of which nothing has arrived
- * @property {(pending: PendingRun) => void} pending  that run goes on without a result
- * @property {() => void} restored  that run is given up: what was shown before is shown again
+ * @property {() => void} begun  a live run has begun, without a result so far
+ * @property {(pending: PendingRun) => void} pending  the state of that run has changed, without a result
+ * @property {() => void} restored  that run is given up: the previous one is shown again
  * @property {(trace: Trace, origin: string) => void} shown  another trace is shown from now on
- * @property {(rounds: Round[]) => void} rounds  the live run has gone on
- * @property {(trace: Trace) => void} retold  rounds of the live run were told again
- * @property {() => void} over  the live run has ended, well or not
+ * @property {(rounds: Round[]) => void} rounds  the live run has new rounds
+ * @property {(trace: Trace) => void} replaced  some rounds of the live run were replaced
+ * @property {() => void} over  the live run has ended, with or without an error
  */
 
 export class Session {
   busy = false; // a live run is under way
-  failed = false; // the newest live run has
-  pending = /** @type {PendingRun | null} */ (null); // the run that was asked for, until its header arrives
-  origin = ""; // what is said of where the shown run comes from
+  failed = false; // whether the newest live run has failed
+  pending = /** @type {PendingRun | null} */ (null); // the requested run, until its header arrives
+  origin = ""; // the origin of the shown run, in words
   /** @type {"live" | "recording"} */
   source = "live";
   recordings;
-  #ran = /** @type {Value[]} */ ([]); // what the controls said when the shown live run began
-  #wanted = /** @type {Value[]} */ ([]); // the same of the newest live run
+  #ran = /** @type {Value[]} */ ([]); // the values of the controls for the shown live run
+  #wanted = /** @type {Value[]} */ ([]); // the same for the newest live run
   #page;
   #on;
   #store;
   #lost = false; // the connection, while a run was under way
-  #isAsked = false; // whether a run was asked for that the server has not begun
-  #refusals = 0; // runs that the server has not taken
-  #name = /** @type {string | null} */ (null); // of the recording of the page that is shown
-  #showings = 0; // a recording that arrives after something else was shown is not shown
+  #isAsked = false; // whether a requested run has not begun on the server
+  #refusals = 0; // runs that the server has refused
+  #name = /** @type {string | null} */ (null); // of the shown recording of the page
+  #showings = 0; // counts shown runs: a recording that arrives after another run was shown is dropped
 
   /**
    * @param {PageGround & Needs<"timeline" | "replay" | "controls">} page
-   *   its timeline gets the rounds of what is shown
+   *   its timeline gets the rounds of the shown run
    * @param {SessionEvents} on
    */
   constructor(page, on) {
@@ -88,9 +88,9 @@ export class Session {
           timeline.add(rounds);
           on.rounds(rounds);
         },
-        retold: (trace) => {
+        replaced: (trace) => {
           timeline.replace(trace.rounds);
-          on.retold(trace);
+          on.replaced(trace);
         },
         status: (text, left) => {
           if (this.pending) this.#await(text, left);
@@ -102,7 +102,7 @@ export class Session {
     });
     addEventListener("pagehide", () => {
       const { trace } = this;
-      if (this.pending) { // what is behind it is another run
+      if (this.pending) { // the shown run is another one
         keep(UNBEGUN, true);
         return;
       }
@@ -111,7 +111,7 @@ export class Session {
     });
   }
 
-  /** The trace that is shown. */
+  /** The shown trace. */
   get trace() {
     return this.#store.trace;
   }
@@ -121,7 +121,7 @@ export class Session {
     return this.#store.run;
   }
 
-  /** The id of the live run that is shown, if it is one. */
+  /** The id of the shown run if it is live, else null. */
   get liveRun() {
     return this.source === "live" ? this.run : null;
   }
@@ -141,7 +141,7 @@ export class Session {
     return controls.length ? differences(address.state.values, controls, config) : new Map();
   }
 
-  /** Whether a recording is shown of the pair that is not here yet. */
+  /** Whether the shown recording is of the pair that is not here yet. */
   get isOfAwaited() {
     const { config } = this.#page;
     const { pending, source, trace } = this;
@@ -149,16 +149,16 @@ export class Session {
     return areShownOf(trace.header, config.awaited.pair, config);
   }
 
-  /** The sentence about a shown run that is not of the prompt and the settings above it. */
+  /** The note on a shown run that does not match the controls. */
   get mismatch() {
     const { address, config } = this.#page;
     const { busy, differences, source, trace } = this;
     if (!config.served || this.pending || !trace) return { text: "", isFaded: false };
     const isUsual = ["pair", "weights"].every((name) => address.settings[name] === config.defaults[name]);
     const isOwnPreset = isUsual && this.#name !== null && address.chosen?.name === this.#name;
-    if (isOwnPreset && this.isOfAwaited) return { text: "", isFaded: false }; // it is said beside the lanes
+    if (isOwnPreset && this.isOfAwaited) return { text: "", isFaded: false }; // there is a note by the lanes
     const isOther = differences.has("target")
-      && !areShownOf(trace.header, String(address.settings.pair), config); // it may be its target's bits
+      && !areShownOf(trace.header, String(address.settings.pair), config); // or only the target's bits differ
     const pair = pairBeside(trace.header, config);
     return mismatchOf({ source, differences, isOtherPair: isOther, isOwnPreset, isBusy: busy, pair });
   }
@@ -168,7 +168,7 @@ export class Session {
     this.#store.receive(delta);
   }
 
-  /** A visit begins with what had arrived before the page was loaded anew, or with a recording. */
+  /** Begin a visit with the received part of a run before a reload, or with a recording. */
   async open() {
     const { address: { asked }, config, notice, timeline } = this.#page;
     const interrupted = config.trace ? null : taken(INTERRUPTED);
@@ -189,7 +189,7 @@ export class Session {
   /**
    * Play a finished trace.
    * @param {Trace} trace
-   * @param {string} [origin] what its badge says of it
+   * @param {string} [origin]  the words of its badge
    * @param {string | null} [name] of the recording
    */
   show(trace, origin = "RECORDED", name = null) {
@@ -211,12 +211,12 @@ export class Session {
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });
-    // Prompt and settings of a run that is opened again.
+    // A run from a file sets the prompt and the settings.
     if (origin.includes(FROM_FILE)) controls?.adopt(this.controls);
   }
 
   /**
-   * Show a recording of the page; false if it cannot be had.
+   * Show a recording of the page; false if it could not be fetched.
    * @type {(name: string, origin?: string) => Promise<boolean>}
    */
   async showNamed(name, origin) {
@@ -232,7 +232,7 @@ export class Session {
     }
   }
 
-  /** Whoever pressed Run gets an answer, even from a server that has gone. */
+  /** Wait for a run to begin, and show its state even if the server is gone. */
   async awaitRun() {
     const { run: before } = this;
     const refusals = this.#refusals;
@@ -250,7 +250,7 @@ export class Session {
     if (!isThere && isAwaited()) this.#reconnect();
   }
 
-  /** The server has not taken a run. @param {string} sentence */
+  /** The server has refused a run. @param {string} sentence */
   refuse(sentence) {
     this.#refusals += 1;
     this.#isAsked = false;
@@ -259,17 +259,17 @@ export class Session {
   }
 
   /**
-   * The run that was asked for has not begun, because of this.
+   * Set the state of the requested run, which has not begun.
    * @type {(phase: string, left?: number | null) => void}
    */
   #await(phase, left = null) {
     const now = performance.now();
     const prompt = String(this.#page.address.state.values[0] ?? "");
-    this.pending = { prompt, since: now, ...this.pending, phase, left, toldAt: now };
+    this.pending = { prompt, since: now, ...this.pending, phase, left, estimatedAt: now };
     this.#on.pending(this.pending);
   }
 
-  /** It will not: what was shown before comes back. */
+  /** Give the requested run up, and show the previous run again. */
   #giveUp() {
     if (!this.pending) return;
     this.pending = null;
@@ -303,7 +303,7 @@ export class Session {
    */
   async #finish(error, fallBack = false, remark = "") {
     this.busy = false;
-    if (!this.#isAsked) this.#giveUp(); // else it is an earlier run that has ended
+    if (!this.#isAsked) this.#giveUp(); // else an earlier run has ended
     if (this.source === "live" && this.trace) interrupt(this.trace);
     this.#page.timeline.finish();
     const recorded = error ? this.#substitute(fallBack) : null;
@@ -319,8 +319,8 @@ export class Session {
     this.#on.over();
   }
 
-  // The recording to show for a run that failed. Where no machine can be had, another preset's is
-  // better than none; on stage there is nobody to read why a run failed.
+  // The recording to show for a failed run. Without a machine, another preset's is better than none; on
+  // stage, a recording is better than an error.
   /** @param {boolean} fallBack */
   #substitute(fallBack) {
     const name = this.#page.address.preset?.name;
@@ -328,7 +328,7 @@ export class Session {
     return this.#page.address.state.stage && name && this.recordings.has(name) ? name : null;
   }
 
-  /** Say that the server is gone, and when it is back. */
+  /** Show that the server is gone, and later that it is back. */
   async #reconnect() {
     const before = this.run;
     this.#lost = true;
@@ -338,11 +338,11 @@ export class Session {
     if (this.run === before && !this.busy) this.#page.notice.show(BACK);
   }
 
-  // Only a question that fails says that the server is gone: one that waits may be in a long line.
-  /** @param {() => void} [isSlow] told if it waits */
-  async #isServerThere(isSlow = () => {}) {
+  // Only a failed question means that the server is gone: one without an answer may be in a long line.
+  /** @param {() => void} [onSlow]  called if the answer is late */
+  async #isServerThere(onSlow = () => {}) {
     const question = this.#page.server.missed?.({ run: "", seq: 0 });
-    const waiting = setTimeout(isSlow, SLOW_AFTER);
+    const waiting = setTimeout(onSlow, SLOW_AFTER);
     const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
     clearTimeout(waiting);
     return Array.isArray(answer);
@@ -353,37 +353,40 @@ export class Session {
 const interrupted = (origin) =>
   (origin.endsWith(")") ? origin.replace(/\)$/, ", interrupted)") : `${origin} (interrupted)`);
 
-// Which of the shown runs are compared, and what they are called: a recording of the page is never taken for
-// a run that the visitor made.
+// The two shown runs to compare, and their names: a recording of the page is never called the visitor's run.
 
-/** origin: what the badge of a run says of it. @typedef {{ trace: Trace, origin: string }} Run */
+/** origin: the words of a run's badge. @typedef {{ trace: Trace, origin: string }} Run */
 
-const KEPT = 4; // of each kind: one that failed before its first round is passed over
+const MAX_KEPT = 4; // runs of each kind; one that failed before its first round is skipped
 
 /** @param {Run} run */
-const isOwn = ({ origin }) => origin.startsWith("LIVE") || origin.includes(FROM_FILE);
+const isVisitors = ({ origin }) => origin.startsWith("LIVE") || origin.includes(FROM_FILE);
 
-/** The runs that are worth keeping, in their order. @param {Run[]} runs */
+/** The newest runs of each kind, in their order. @param {Run[]} runs */
 export function newest(runs) {
-  const own = runs.filter(isOwn).slice(-KEPT);
-  const others = runs.filter((run) => !isOwn(run)).slice(-KEPT);
-  return runs.filter((run) => own.includes(run) || others.includes(run));
+  const visitorsRuns = runs.filter(isVisitors).slice(-MAX_KEPT);
+  const recordings = runs.filter((run) => !isVisitors(run)).slice(-MAX_KEPT);
+  return runs.filter((run) => visitorsRuns.includes(run) || recordings.includes(run));
 }
 
 /**
- * A visitor's last two runs with their names, or the only one beside the last recording, or two
- * recordings; null if there are no two.
+ * A visitor's last two runs with their names, or the only one and the last recording, or two recordings;
+ * null if there are fewer than two.
  * @param {Run[]} runs the newest last
  * @returns {{ name: string, run: Run }[] | null}
  */
 export function lastTwo(runs) {
   const begun = runs.filter(({ trace }) => trace.rounds.length);
-  const own = begun.filter(isOwn);
-  const recorded = begun.filter((run) => !isOwn(run));
+  const visitorsRuns = begun.filter(isVisitors);
+  const recorded = begun.filter((run) => !isVisitors(run));
   const named = (/** @type {[string, Run | undefined][]} */ pairs) =>
     pairs.map(([name, run]) => ({ name, run: /** @type {Run} */ (run) }));
-  if (own.length > 1) return named([["Your earlier run", own.at(-2)], ["Your latest run", own.at(-1)]]);
-  if (own.length && recorded.length) return named([["Recording", recorded.at(-1)], ["Your run", own[0]]]);
+  if (visitorsRuns.length > 1) {
+    return named([["Your earlier run", visitorsRuns.at(-2)], ["Your latest run", visitorsRuns.at(-1)]]);
+  }
+  if (visitorsRuns.length && recorded.length) {
+    return named([["Recording", recorded.at(-1)], ["Your run", visitorsRuns[0]]]);
+  }
   if (recorded.length < 2) return null;
   return named([["Earlier recording", recorded.at(-2)], ["Latest recording", recorded.at(-1)]]);
 }

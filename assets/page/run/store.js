@@ -1,11 +1,11 @@
-// The shown trace: that of the newest run, put together from numbered deltas, or a recording.
+// The shown trace: the newest run, assembled from numbered deltas, or a recording.
 
 import { asEnd, asHeader, asRound } from "specviz/facts/trace.js";
 
-const PATIENCE = 4000; // ms without news of a live run before the server is asked
-const LOST_AFTER = 60_000; // ms without any: a slow server answers late, but it does
+const PATIENCE = 4000; // ms without a delta of a live run before the server is asked
+const LOST_AFTER = 60_000; // ms without a delta after which the server counts as lost
 
-// Tokens are sent with empty fields: back to the schema.
+// Remove the empty fields that tokens are sent with, as the schema requires.
 /** @type {(wire: WireRound) => Round} */
 const rebuilt = (wire) => asRound({
   ...wire,
@@ -27,32 +27,32 @@ function compact(token) {
  * @property {(run: string) => void} begun
  * @property {(trace: Trace) => void} header
  * @property {(rounds: Round[]) => void} rounds
- * @property {(trace: Trace) => void} retold  some rounds were told again and have replaced themselves
+ * @property {(trace: Trace) => void} replaced  some rounds were sent again and replaced
  * @property {(text: string, left: number | null) => void} status  left: seconds until the run begins
  * @property {(error: string | null, fallBack: boolean, remark: string) => void} over
- * @property {() => void} lost  the server knows the run no more, or does not answer
+ * @property {() => void} lost  the server does not know the run any more, or does not answer
  */
 
 export class Store {
   run = /** @type {string | null} */ (null); // the newest
-  trace = /** @type {Trace | null} */ (null); // the one that is shown
+  trace = /** @type {Trace | null} */ (null); // the shown one
   #live = /** @type {Trace | null} */ (null); // the newest run's
   #ask;
   #on;
   #schema;
-  #next = 0; // the number of the event that is due
+  #next = 0; // the number of the next expected event
   #over = true;
   #asking = false;
   #heardAt = 0; // ms
   #watch = 0; // timer, while a run is under way
-  #past = /** @type {Set<string>} */ (new Set()); // runs that are not heard any more
+  #past = /** @type {Set<string>} */ (new Set()); // runs whose deltas are dropped
 
   /**
    * @param {object} parts
    * @param {(run: string, seq: number) => Promise<Delta[] | null>} parts.ask
-   *   what came from event `seq` on, or null if the run is not known
+   *   the deltas from event `seq` on, or null if the run is not known
    * @param {StoreEvents} parts.on
-   * @param {number} parts.schema of the traces that come
+   * @param {number} parts.schema  of the received traces
    */
   constructor({ ask, on, schema }) {
     this.#ask = ask;
@@ -73,7 +73,7 @@ export class Store {
     this.trace = trace;
   }
 
-  /** Whatever this run still sends is not heard. */
+  /** Drop all further deltas of this run. */
   drop() {
     this.#over = true;
     if (this.run !== null) this.#past.add(this.run);
@@ -97,7 +97,7 @@ export class Store {
       this.#askMissed();
       return;
     }
-    // Deltas that were missed and fetched come a second time.
+    // A delta that was missed and fetched may arrive a second time.
     const isKnown = delta.seq < delta.next && delta.next <= this.#next;
     if (isKnown && !delta.over) return;
     this.#next = Math.max(this.#next, delta.next);
@@ -125,23 +125,23 @@ export class Store {
     }
   }
 
-  // A round that was there before is told again, in the place of itself and all behind it in its
-  // lane: a watched server may tell its counts at the end.
+  // A round that is sent again replaces itself and all later ones of its lane: a watched server may report
+  // its counts at the end.
   /** @param {Round[]} rounds */
   #add(rounds) {
     if (!this.#live) return;
     const { rounds: stored } = this.#live;
-    let isRetold = false;
+    let isReplaced = false;
     for (const round of rounds) {
-      const isBehind = (/** @type {Round} */ other) =>
+      const isOutdated = (/** @type {Round} */ other) =>
         other.lane === round.lane && other.index >= round.index;
-      if (stored.some(isBehind)) {
-        stored.splice(0, stored.length, ...stored.filter((other) => !isBehind(other)));
-        isRetold = true;
+      if (stored.some(isOutdated)) {
+        stored.splice(0, stored.length, ...stored.filter((other) => !isOutdated(other)));
+        isReplaced = true;
       }
       stored.push(round);
     }
-    if (isRetold) this.#on.retold(this.#live);
+    if (isReplaced) this.#on.replaced(this.#live);
     else this.#on.rounds(rounds);
   }
 
@@ -155,7 +155,7 @@ export class Store {
     });
     if (run === this.run && !this.#over) {
       if (deltas) for (const delta of deltas) this.receive(delta);
-      else this.#lose(); // the server does not know the run: it has begun anew
+      else this.#lose(); // the server does not know the run: it has restarted
     }
     this.#asking = false;
   }

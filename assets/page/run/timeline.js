@@ -1,4 +1,4 @@
-// The playhead over the events of a trace, in the order of their times.
+// The playhead over the events of a trace, sorted by time.
 
 import { isStill } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
@@ -6,39 +6,38 @@ import { secondsOf } from "specviz/facts/uncertainty.js";
 
 const FRAME = 16; // ms
 const MAX_FRAME = 500; // ms
-const MAX_WAIT = 100; // ms without a frame: what a visitor does meanwhile begins with the next one
+const MAX_WAIT = 100; // ms without a frame; a visitor's action takes effect with the next one
 export const SPEEDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10];
-const SLOWEST = 0.005; // at which a recording plays by itself
-const READABLE = 12; // seconds that a recording should take to play
+const SLOWEST = 0.005; // of the speeds that are chosen automatically
+const READABLE = 12; // seconds that playing a recording should take
 
 /**
- * What happens in a round, one event after the other: each draft appears, each verdict follows,
- * then the round is done. Drafts are spread evenly over the measured time of their run; those of a
- * watched server, whose time is not told, appear when they came.
+ * The events of a round: each draft appears, each verdict follows, then the round is done. Drafts are spread
+ * evenly over their measured time; a watched server reports no time, so its drafts appear when they arrived.
  * @type {(round: Round) => PlayEvent[]}
  */
 export function eventsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
   const start = clock - secondsOf(round);
-  const seen = drafted.length;
+  const count = drafted.length;
   const verdicts = drafted.filter((token) => token.outcome !== "ignored");
-  const timeOf = (/** @type {number} */ i) => (drafting ? start + (drafting * (i + 1)) / seen : clock);
+  const timeOf = (/** @type {number} */ i) => (drafting ? start + (drafting * (i + 1)) / count : clock);
   return [
     ...drafted.map((_, i) => ({ round, seen: i + 1, judged: 0, done: false, time: timeOf(i) })),
-    ...verdicts.map((_, i) => ({ round, seen, judged: i + 1, done: false, time: clock })),
-    { round, seen, judged: verdicts.length, done: true, time: clock },
+    ...verdicts.map((_, i) => ({ round, seen: count, judged: i + 1, done: false, time: clock })),
+    { round, seen: count, judged: verdicts.length, done: true, time: clock },
   ];
 }
 
-/** @type {(one: PlayEvent, other: PlayEvent) => number} */
-function compare(one, other) {
-  // Of what happens at the same time, the target alone comes last.
-  return one.time - other.time || Number(one.round.lane === ALONE) - Number(other.round.lane === ALONE);
+/** @type {(a: PlayEvent, b: PlayEvent) => number} */
+function compare(a, b) {
+  // At the same time, the events of the target alone come last.
+  return a.time - b.time || Number(a.round.lane === ALONE) - Number(b.round.lane === ALONE);
 }
 
 /**
- * A speed at which people can read along: no faster than the run was.
- * @param {number} seconds that the run took
+ * A speed at which a visitor can read along, no faster than the run.
+ * @param {number} seconds  of the run
  */
 function readableSpeed(seconds) {
   const fit = SPEEDS.filter((times) => times >= SLOWEST && times <= 1 && seconds / times >= READABLE);
@@ -46,8 +45,8 @@ function readableSpeed(seconds) {
 }
 
 /**
- * A playhead: how many events are shown. While a run is live it follows the newest one, unless
- * the viewer holds it back. Others read its fields and write none of them.
+ * A playhead: the number of shown events. In a live run it follows the newest one, unless the visitor holds
+ * it back. Other modules only read its fields.
  */
 export class Timeline {
   events = /** @type {PlayEvent[]} */ ([]);
@@ -61,8 +60,8 @@ export class Timeline {
   #last = 0; // ms, of the last frame
   #waiting = false; // for a frame
   /** @type {{ round: Round, ms: number } | null} */
-  #story = null; // the round that is told slowly
-  moment = /** @type {Moment | null} */ (null); // of that story
+  #story = null; // the round that plays slowly
+  moment = /** @type {Moment | null} */ (null); // of that round
 
   /** @param {() => void} changed called when anything moved */
   constructor(changed) {
@@ -85,7 +84,7 @@ export class Timeline {
   }
 
   /**
-   * Rounds that are known better now, in the place of all that there were; the playhead stays.
+   * Replace all rounds; the playhead stays at its time.
    * @param {Round[]} rounds
    */
   replace(rounds) {
@@ -131,14 +130,14 @@ export class Timeline {
   }
 
   /**
-   * To the end of the next round of the lane with drafts, or of the one before.
+   * Move to the end of the next or the previous round of a lane with drafts.
    * @param {1 | -1} by
    */
   stepRound(by) {
-    let place = this.position - 1;
+    let index = this.position - 1;
     let event;
-    do event = this.events[place += by]; while (event && !(event.done && event.round.lane !== ALONE));
-    this.seek(place + 1);
+    do event = this.events[index += by]; while (event && !(event.done && event.round.lane !== ALONE));
+    this.seek(index + 1);
   }
 
   restart() {
@@ -146,7 +145,7 @@ export class Timeline {
     this.play();
   }
 
-  /** From the first token of a lane with drafts on, so that there is something to see at once. */
+  /** Play from the first round with drafts on, so that there is something to see at once. */
   begin() {
     const first = this.events.findIndex(({ done, round }) =>
       done && round.lane !== ALONE && round.drafted.length);
@@ -155,10 +154,10 @@ export class Timeline {
   }
 
   /**
-   * One round slowly, and then a pause; the other lanes go on while it guesses and is judged.
+   * Play one round slowly, and then pause; the other lanes continue meanwhile.
    * @param {Round} round
    */
-  tell(round) {
+  playSlowly(round) {
     this.#moveTo(this.events.findIndex((event) => event.round === round));
     this.play();
     this.#time = round.clock - secondsOf(round);
@@ -172,20 +171,20 @@ export class Timeline {
     this.#changed();
   }
 
-  /** A visitor chooses how fast runs play from now on. @param {number} speed */
+  /** Set the visitor's speed for all runs. @param {number} speed */
   setSpeed(speed) {
     this.#chosenSpeed = speed;
     this.#changed();
   }
 
-  /** Times the speed of the run: what the visitor chose, or at which this very run can be read. */
+  /** Times the speed of the run: the visitor's choice, or a readable speed for this run. */
   get speed() {
     if (this.#chosenSpeed !== null) return this.#chosenSpeed;
     const seconds = this.seconds();
     return this.live || !seconds ? 1 : readableSpeed(seconds);
   }
 
-  /** The duration of the run, on its own clocks. */
+  /** The seconds of the run, on its own clocks. */
   seconds() {
     return this.events[this.events.length - 1]?.time ?? 0;
   }
@@ -196,20 +195,20 @@ export class Timeline {
    */
   shown() {
     /** @type {Shown} */
-    const shown = { rounds: [], partial: Object.create(null) }; // a lane may have any name
+    const content = { rounds: [], partial: Object.create(null) }; // a lane may have any name
     for (const event of this.events.slice(0, this.position)) {
-      shown.partial[event.round.lane] = event.done ? null : event;
-      if (event.done) shown.rounds.push(event.round);
+      content.partial[event.round.lane] = event.done ? null : event;
+      if (event.done) content.rounds.push(event.round);
     }
-    return shown;
+    return content;
   }
 
   #requestFrame() {
     if (this.#waiting) return;
     this.#waiting = true;
     const next = () => requestAnimationFrame((now) => this.#advance(now));
-    // Between two events no frame is needed: one in which nothing comes costs nearly as much as a word. A
-    // hidden tab gets none, and stands still.
+    // Skip frames between two events: an empty one costs nearly as much as one with a word. A hidden tab gets
+    // no frames and stops.
     const event = this.#story ? undefined : this.events[this.position];
     const left = event ? (1000 * (event.time - this.#time)) / this.speed : 0;
     const soon = () => { if (document.hidden) next(); else this.#advance(performance.now()); };
@@ -220,7 +219,7 @@ export class Timeline {
   #advance(now) {
     this.#waiting = false;
     if (!this.playing) return;
-    // A tab that was hidden goes on where it was.
+    // After it was hidden, a tab continues where it stopped.
     const passed = Math.max(0, Math.min(now - this.#last, MAX_FRAME));
     this.#last = now;
     if (this.#story) {
@@ -281,9 +280,9 @@ export class Timeline {
   }
 }
 
-const READ_AFTER = 2600; // ms for which the result stands before it is played again
-const FAST = 5; // seconds: whoever watched a longer run has seen it
-const MEANT = ["pointerdown", "keydown", "wheel", "touchstart"]; // a visitor who does something
+const READ_AFTER = 2600; // ms for which the result is shown before the replay
+const FAST = 5; // seconds; longer runs get no replay
+const MEANT = ["pointerdown", "keydown", "wheel", "touchstart"]; // events of an active visitor
 
 export class SlowReplay {
   #timeline;
@@ -295,7 +294,7 @@ export class SlowReplay {
     for (const name of MEANT) addEventListener(name, () => this.cancel(), { capture: true, passive: true });
   }
 
-  /** The live run has ended, well. */
+  /** The live run has ended without an error. */
   offer() {
     this.cancel();
     const seconds = this.#timeline.seconds();
@@ -308,11 +307,11 @@ export class SlowReplay {
   }
 }
 
-// How one round is told when it is played slowly: guesses one by one, a look, one pass over all of
-// them, verdicts from left to right, the target's own token. Guessing and the pass run on the race's
-// clock, so the other lanes go on meanwhile; the verdict costs no time there, so the clock stands.
+// One round in slow motion: guesses one by one, a look, one pass over all of them, verdicts from left to
+// right, the target's token. Guessing and the pass run on the race's clock, so the other lanes continue
+// meanwhile; the verdicts take no time there, so the clock stops.
 
-/** In ms of the viewer's time; the style sheet moves the tokens in as much. */
+/** In ms of the viewer's time; the style sheet moves the tokens in the same time. */
 export const MOTION = {
   stagger: 190,
   appear: 260,
@@ -324,24 +323,24 @@ export const MOTION = {
   rest: 900,
 };
 
-const UNHURRIED = 16; // guesses: a longer round takes as long as one of so many
+const UNHURRIED = 16; // guesses; a longer round takes no more time than this many
 
 /** @typedef {"guess" | "check" | "verdict"} Phase */
 
 /**
- * A moment of the story.
+ * A moment of a round in slow motion.
  * @typedef {object} Moment
  * @property {number} time  on the race's clock
- * @property {number} seen  guesses that are there
- * @property {number} judged  guesses that have their verdict
+ * @property {number} seen  visible guesses
+ * @property {number} judged  guesses with their verdict
  * @property {Phase} phase
- * @property {boolean} isDone  all of the round is there
- * @property {boolean} isOver  and has been seen for a while
+ * @property {boolean} isDone  whether the whole round is visible
+ * @property {boolean} isOver  whether it has also been visible for a while
  */
 
 /**
  * @param {Round} round
- * @param {number} ms  into its story
+ * @param {number} ms  since its beginning
  * @returns {Moment}
  */
 export function momentOf(round, ms) {
@@ -382,16 +381,16 @@ export function momentOf(round, ms) {
 }
 
 /**
- * The round that tells most: one with an accepted guess, a rejected and an ignored one, where the rejected
- * one and the target's own are words if there is such a round; else any with a rejected guess.
+ * The most instructive round: one with an accepted, a rejected and an ignored guess, preferably one where the
+ * rejected guess and the target's token are words; else any round with a rejected guess.
  * @param {Round[]} rounds  of one lane
  */
-export function tellingRound(rounds) {
+export function instructiveRound(rounds) {
   const has = (/** @type {Round} */ { drafted }, /** @type {Outcome[]} */ ...outcomes) =>
     outcomes.every((outcome) => drafted.some((token) => token.outcome === outcome));
   const written = rounds.slice(2); // with some text before it
   const telling = written.filter((round) => has(round, "accepted", "rejected", "ignored"));
-  return telling.find(partsAtWords)
+  return telling.find(divergesAtWords)
     ?? telling[0]
     ?? written.find((round) => has(round, "rejected"))
     ?? rounds.find((round) => has(round, "rejected"))
@@ -402,8 +401,8 @@ export function tellingRound(rounds) {
 const LETTER = /\p{L}/u;
 
 /** @param {Round} round  with a rejected guess */
-function partsAtWords({ drafted, emitted }) {
+function divergesAtWords({ drafted, emitted }) {
   const rejected = drafted.find((token) => token.outcome === "rejected");
-  const own = emitted[emitted.length - 1];
-  return [rejected, own].every((token) => token && LETTER.test(token.text));
+  const targetToken = emitted[emitted.length - 1];
+  return [rejected, targetToken].every((token) => token && LETTER.test(token.text));
 }

@@ -36,7 +36,7 @@ const LEGEND_AT = 250; // px from the left
 /** @typedef {ReturnType<typeof sceneOf>} Scene */
 
 /**
- * Everything that stays the same from picture to picture.
+ * Everything that is the same in all pictures.
  * @param {Painting} sheet
  * @param {Trace} trace
  * @param {number} lasts  seconds that the race takes in the film
@@ -58,7 +58,7 @@ const tokensIn = (rounds) => rounds.reduce((sum, { emitted }) => sum + emitted.l
 
 /**
  * @param {Scene} scene
- * @param {number} share of the race that is over
+ * @param {number} share  of the race, 0 to 1
  */
 export function paint(scene, share) {
   const { sheet, trace, lanes, pace } = scene;
@@ -76,13 +76,13 @@ export function paint(scene, share) {
   });
 }
 
-// As the page tells it: pale while it is written, and with its doubt once it is over.
+// As on the page: pale during the race, and with its doubt at the end.
 /** @type {(scene: Scene, done: Round[], isOver: boolean) => void} */
 function paintRatio({ sheet, trace }, done, isOver) {
   const m = measure(done, trace.header);
   const measured = uncertainty(done);
-  const isTold = (isOver && isFinished(trace)) || m.rounds >= MIN_ROUNDS;
-  if (m.speedup === null || !isTold) return;
+  const isRatioKnown = (isOver && isFinished(trace)) || m.rounds >= MIN_ROUNDS;
+  if (m.speedup === null || !isRatioKnown) return;
   const isUnfair = isImpossible(measured);
   const isDoubted = isOver && doubt(m, measured, true) !== "";
   const isSettled = isOver && !isDoubted;
@@ -95,7 +95,7 @@ function paintRatio({ sheet, trace }, done, isOver) {
 }
 
 /**
- * The words beside the ratio.
+ * The words next to the ratio.
  * @type {(state: { isUnfair: boolean, isDoubted: boolean, isOver: boolean }) => string}
  */
 function noteOf({ isUnfair, isDoubted, isOver }) {
@@ -145,10 +145,10 @@ function paintLane(scene, { name, left, width, placed, lane }, time) {
   const { sheet } = scene;
   sheet.box([left, 186, width, HEIGHT - 236], "panel", 14);
   sheet.write(name, left + PADDING, 218, { font: `600 21px ${SANS}`, colour: "ink" });
-  const seen = placed.filter((piece) => piece.seen <= time);
+  const written = placed.filter((piece) => piece.seen <= time);
   const rows = Math.floor((TEXT.bottom - TEXT.top) / LINE) + 1;
-  const first = Math.max(0, (seen[seen.length - 1]?.line ?? 0) - rows + 1);
-  for (const piece of seen.filter(({ line }) => line >= first)) {
+  const first = Math.max(0, (written[written.length - 1]?.line ?? 0) - rows + 1);
+  for (const piece of written.filter(({ line }) => line >= first)) {
     const x = left + PADDING + piece.x;
     const y = TEXT.top + FONT + (piece.line - first) * LINE;
     if (lane !== "baseline" && !piece.isGiven) paintMark(sheet, piece, x, y, piece.judged <= time);

@@ -12,12 +12,12 @@ const CODE = `${0.84 * FONT}px ${MONO}`;
 export const LINE = 42; // px from line to line
 
 /**
- * A token on its place. seen: when it is on the screen; judged: when its verdict is; both in seconds
- * on the lane's clock.
+ * A token with its position. seen, judged: when it and when its verdict appear, in seconds of the lane's
+ * clock.
  * @typedef {object} Placed
  * @property {string} text
  * @property {keyof import("specviz/share/paint.js").Colours} mark  its colour
- * @property {boolean} isGiven  stands in the prompt
+ * @property {boolean} isGiven  whether it is from the prompt
  * @property {string} font
  * @property {number} x px
  * @property {number} line from 0
@@ -28,8 +28,8 @@ export const LINE = 42; // px from line to line
 
 /** @typedef {Omit<Placed, "x" | "line" | "width">} Piece */
 
-// The tokens that a lane shows, in the order of the text: ignored ones would only come and go, and the signs
-// of a chat template are no text.
+// The tokens that a lane shows, in the order of the text, without ignored ones, which would only come and go,
+// and without special tokens, which are not text.
 /** @type {(rounds: Round[], header: Header) => Piece[]} */
 function piecesOf(rounds, header) {
   const code = codeIn(rounds, header);
@@ -54,7 +54,7 @@ function piecesOf(rounds, header) {
 }
 
 /**
- * The colour of a token's mark; one of a round without a guess came not free.
+ * The colour of a token's mark; a token of a round without guesses has no bonus colour.
  * @type {(token: Token, round: Round) => Placed["mark"]}
  */
 function markOf({ outcome }, { drafted }) {
@@ -63,7 +63,7 @@ function markOf({ outcome }, { drafted }) {
   return outcome;
 }
 
-// Break a lane's text into lines of so many px. Lines break before blanks, so that no word is torn.
+// Break a lane's text into lines of a width in px. Lines break before blanks, so that no word is split.
 /** @type {(context: CanvasRenderingContext2D, rounds: Round[], header: Header, width: number) => Placed[]} */
 export function layOut(context, rounds, header, width) {
   const widthOf = (/** @type {Piece} */ { text, font }) => {
@@ -96,7 +96,7 @@ export function layOut(context, rounds, header, width) {
   return placed;
 }
 
-// Pieces that stand together. A token may hold several words, and a word several tokens.
+// Pieces grouped into words. A token may have several words, and a word several tokens.
 /** @param {Piece[]} pieces */
 function wordsOf(pieces) {
   const words = /** @type {Piece[][]} */ ([]);
@@ -105,9 +105,9 @@ function wordsOf(pieces) {
       const isBreak = part.startsWith("\n");
       const last = words[words.length - 1];
       const joins = last && !/^\s/.test(part) && !last[last.length - 1].text.endsWith("¶");
-      const shown = { ...piece, text: isBreak ? "¶" : part };
-      if (joins) last.push(shown);
-      else words.push([shown]);
+      const wordPiece = { ...piece, text: isBreak ? "¶" : part };
+      if (joins) last.push(wordPiece);
+      else words.push([wordPiece]);
     }
   }
   return words;

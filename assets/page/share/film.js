@@ -1,20 +1,20 @@
-// A run as a short film: both lanes race once more on a canvas, which the browser records.
+// A run as a short film: both lanes race again on a canvas, which the browser records.
 
 import { raceOfTwo } from "specviz/charts/lines.js";
 import { pause } from "specviz/dom/dom.js";
 import { HEIGHT, paint, sceneOf, WIDTH } from "specviz/share/film-scene.js";
 import { Painting } from "specviz/share/paint.js";
 
-const SCALE = 0.75; // px of the film for one of the scene's: a slow machine must keep up
-const RACE = 10; // seconds that the race takes
-const HOLD = 2; // seconds that its end stays
+const SCALE = 0.75; // px of the film per px of the scene, so that a slow machine keeps up
+const RACE = 10; // seconds of the race
+const HOLD = 2; // seconds of its end
 const RATE = 15; // pictures per second
-const MAX_STEP = 0.2; // seconds: a page that was held up does not jump
-const DRAIN = 300; // ms between looks whether all is encoded
-const DRAINS = 60; // how many looks at most
-const LITTLE = 1000; // bytes: less than a picture that differs from the one before
+const MAX_STEP = 0.2; // seconds between two pictures, so that a delayed page does not jump
+const DRAIN = 300; // ms between checks whether everything is encoded
+const DRAINS = 60; // the most checks
+const LITTLE = 1000; // bytes; less than a picture that differs from the previous one
 const BITS = 3_000_000; // per second
-const HEAD = 4096; // bytes, in which a film says what it is
+const HEAD = 4096; // bytes with the film's header
 // Ids of elements of a WebM file.
 const INFO = [0x15, 0x49, 0xa9, 0x66];
 const DURATION = [0x44, 0x89];
@@ -37,7 +37,7 @@ export function filmType() {
 }
 
 /**
- * Record the film of a run; null if it was cancelled. It takes as long as it lasts.
+ * Record the film of a run in real time; null if it was cancelled.
  * @param {Trace} trace
  * @param {{ progress: (share: number) => void, signal: AbortSignal }} parts
  * @returns {Promise<Blob | null>}
@@ -72,8 +72,8 @@ export async function filmOf(trace, { progress, signal }) {
 }
 
 /**
- * A WebM film that says how long it is, so that it can be sought: a browser that records one writes a
- * duration before it knows it, or none. The element lies in the one named Info (Matroska, RFC 9559).
+ * A WebM film with its duration, so that players can seek in it: while recording, a browser writes a wrong
+ * duration or none. The element is inside the element Info (Matroska, RFC 9559).
  * @param {Blob} film
  * @param {number} lasts  ms
  */
@@ -92,8 +92,8 @@ async function withDuration(film, lasts) {
   return new Blob([head, film.slice(HEAD)], { type: film.type });
 }
 
-// Wait until the browser has encoded what it was given: on a busy machine it is seconds behind, and
-// would leave out the end.
+// Wait until the browser has encoded all pictures: on a busy machine it is seconds behind, and the end would
+// be missing.
 /** @type {(recorder: MediaRecorder, parts: Blob[]) => Promise<void>} */
 async function drain(recorder, parts) {
   const size = () => parts.reduce((sum, part) => sum + part.size, 0);
@@ -106,8 +106,8 @@ async function drain(recorder, parts) {
   }
 }
 
-// Call `show` with the share of the film that is over, until all of it is, or it is cancelled. In a
-// hidden tab, which gets no time, the film waits.
+// Call `show` with the elapsed share of the film until it is over or cancelled. In a hidden tab, whose timers
+// are slowed down, the film waits.
 /** @type {(recorder: MediaRecorder, signal: AbortSignal, show: (share: number) => void) => Promise<void>} */
 function play(recorder, signal, show) {
   return new Promise((/** @type {(value?: undefined) => void} */ resolve) => {

@@ -18,7 +18,7 @@ export function coloursOfPage() {
   return /** @type {Colours} */ (Object.fromEntries(pairs));
 }
 
-/** A canvas of its own, in the colours of the page; all lengths are px. Throws if the browser has none. */
+/** A canvas in the colours of the page; all lengths are px. Throws if the browser has none. */
 export class Painting {
   canvas = document.createElement("canvas");
   colours = coloursOfPage();
@@ -37,10 +37,10 @@ export class Painting {
   }
 
   /**
-   * Write a line; words that do not fit into `maxWidth` are left out. The width that it took.
+   * Write a line, without words that do not fit into `maxWidth`. Returns its width.
    * @param {string} text
    * @param {number} x
-   * @param {number} y of the foot of the letters
+   * @param {number} y  of the baseline
    * @param {{ font: string, colour?: keyof Colours, align?: CanvasTextAlign, maxWidth?: number }} style
    */
   write(text, x, y, { font, colour = "soft", align = "left", maxWidth = Infinity }) {
@@ -80,7 +80,7 @@ export class Painting {
 }
 
 /**
- * A text, or as many of its words as fit; of one word that does not, its beginning.
+ * A text, or as many of its words as fit; if not even one fits, the beginning of the first.
  * @type {(text: string, fits: (part: string) => boolean) => string}
  */
 export function fitted(text, fits) {
@@ -101,7 +101,7 @@ export function fitted(text, fits) {
 }
 
 /**
- * A text in lines, broken between its parts, or between words where a part is longer than a line.
+ * A text in lines, broken between its parts, or between words if a part is longer than a line.
  * @type {(text: string, fits: (line: string) => boolean) => string[]}
  */
 export function inLines(text, fits) {

@@ -1,18 +1,17 @@
-// A run as a picture to share: pair, settings, headline and both curves, in the size that sites show
-// for a link.
+// A run as a picture to share: pair, settings, headline and both curves, in the size of link previews.
 
 import { measure } from "specviz/facts/metrics.js";
 import { runLine, SANS, Painting } from "specviz/share/paint.js";
 import { curves, ends, raceOfTwo, ticks } from "specviz/charts/lines.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { doubt, isFinished, isImpossible, isRatioTold, range, verdict } from "specviz/words/verdict.js";
+import { doubt, isFinished, isImpossible, isRatioShown, range, verdict } from "specviz/words/verdict.js";
 import { askedIn, comparison, fixed, provenance, quoted } from "specviz/words/words.js";
 
 const WIDTH = 1200;
 const HEIGHT = 630;
 const EDGE = 56; // px
 const CHART = { left: 660, right: WIDTH - EDGE, top: 132, bottom: 430 }; // px
-const COLUMN = 540; // px; the text beside the chart
+const COLUMN = 540; // px; the text next to the chart
 
 /** The picture as a PNG. @type {(trace: Trace) => Promise<Blob>} */
 export function pictureOf(trace) {
@@ -47,8 +46,8 @@ function headline(sheet, trace) {
   const { header, rounds } = trace;
   const m = measure(rounds, header);
   const estimate = uncertainty(rounds);
-  const isTold = isRatioTold(trace, m) && !isImpossible(estimate);
-  const speedup = isTold ? m.speedup : null;
+  const isRatioKnown = isRatioShown(trace, m) && !isImpossible(estimate);
+  const speedup = isRatioKnown ? m.speedup : null;
   const width = sheet.write(speedup === null ? "?" : fixed(speedup, 2), EDGE - 6, 252,
     { font: `600 150px ${SANS}`, colour: estimate?.doubt ? "soft" : "ink" });
   sheet.write("×", EDGE + width, 252, { font: `84px ${SANS}` });

@@ -1,5 +1,5 @@
-// The menu "Share": the shown run as a link, a picture, a film, a page of its own, as tables, its
-// charts as pictures, and as a file that can be opened again.
+// The menu "Share": the shown run as a link, a picture, a film, a page, as tables, its charts as pictures,
+// and as a file that can be opened again.
 
 import { chartsOf, figuresOf, REQUESTS } from "specviz/charts/charts.js";
 import { fetchPlotly } from "specviz/charts/figures.js";
@@ -14,7 +14,7 @@ import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
 const FORMS = [
   { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
   { form: "embed", label: "Small player for an article (.html)", type: "text/html" },
-  { form: "charts", label: "All charts to explore (.html)", type: "text/html" },
+  { form: "charts", label: "Interactive charts (.html)", type: "text/html" },
   { form: "tokens", label: "Tokens as a table (.csv)", type: "text/csv" },
   { form: "rounds", label: "Rounds as a table (.csv)", type: "text/csv" },
 ];
@@ -22,15 +22,15 @@ const PICTURES = ["png", "svg"];
 const SIZE = { width: 640, height: 400, scale: 2 }; // px; a PNG has `scale` times as many
 const COPY = "Copy a link to this view";
 const COPIED = "Copied";
-const NOT_COPIED = "The browser did not allow the copy: take the link from its address line.";
+const NOT_COPIED = "The browser did not allow the copy: copy the link from its address bar.";
 const FAILED = "The server could not make this file; try again.";
 const NOT_SENT = "The file did not reach the server; try again.";
-const NOT_PAINTED = "The browser could not paint the picture; try again.";
+const NOT_PAINTED = "The browser could not draw the picture; try again.";
 const NO_FILM = "This browser cannot record a film of a page: use a current Chromium or Firefox, "
-  + "or take the picture.";
-const FILM_FAILED = "The browser could not record the film; try again, or take the picture.";
+  + "or share the picture.";
+const FILM_FAILED = "The browser could not record the film; try again, or share the picture.";
 
-/** The address tells prompt, pair and settings, or the recording. */
+/** The address has the prompt, the pair and the settings, or the recording. */
 const copyLink = () => navigator.clipboard.writeText(location.href);
 
 export class Takeaway {
@@ -66,7 +66,7 @@ export class Takeaway {
     this.#offer();
   }
 
-  /** Open the file that somebody chose. @param {HTMLInputElement} input */
+  /** Open the chosen file. @param {HTMLInputElement} input */
   async open(input) {
     const file = input.files?.[0];
     input.value = ""; // so that the same file can be chosen again
@@ -115,7 +115,7 @@ export class Takeaway {
     return element("div", "sv-take-chart", { dataset: { of: name } }, element("span", "", title), ...buttons);
   }
 
-  /** Nothing can be taken before a run is shown. */
+  /** Enable the entries if a run is shown. */
   #offer() {
     const { trace } = this.#page.session;
     const hasRun = trace !== null;
@@ -164,7 +164,7 @@ export class Takeaway {
 }
 
 /**
- * The entry that records a film: how far it is, and how to cancel it.
+ * The entry that records a film, with its progress and a button to cancel it.
  * @param {Needs<"session" | "notice">} page
  */
 function filmItem({ session, notice }) {

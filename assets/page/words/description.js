@@ -6,20 +6,21 @@ import { sourceItems } from "specviz/words/watched.js";
 import { askedIn, fixed, grouped, plural, quoted } from "specviz/words/words.js";
 
 /**
- * One thing that the strip says: the field, the words, and more of them for those who point at it.
+ * One item of the strip: the field, its words, and a longer text as tooltip.
  * @typedef {{ name: string, text: string, title?: string, isInexact?: boolean }} Item
  */
 
 export const SERVER = "server"; // the form of a target whose distributions come over a network
-const PER_REQUEST = "The target is on a server: times are those of requests, with the network, the server's "
-  + "queue and its other users. The ratio is per request, and says nothing of the server's own speed.";
+const PER_REQUEST = "The target is on a server: times are those of requests and include the network, the "
+  + "server's queue and its other users. The ratio is per request, and says nothing about the server's own "
+  + "speed.";
 const STREAM = "The server's own greedy stream in one request, measured from this machine before the race. "
-  + "Its other users are in it too.";
-const WHOLE = "In the target’s chat template the models read:";
-const TRANSLATED = "The draft has a tokenizer of its own. Greedy drafts are translated as text; sampled ones "
-  + "are held to the tokens that both have.";
+  + "It includes the load of other users.";
+const WHOLE = "With the target’s chat template the models read:";
+const TRANSLATED = "The draft has its own tokenizer. Greedy drafts are translated as text; sampled drafts "
+  + "use only the tokens that both have.";
 
-// A target, and of one on a server how it is timed and how fast it is by itself.
+// The target; if it is on a server, also how it is timed and how fast it streams.
 /** @type {(header: Header) => Item[]} */
 function targetItems({ target, streaming_rate: rate }) {
   /** @type {Item[]} */
@@ -28,7 +29,7 @@ function targetItems({ target, streaming_rate: rate }) {
   items.push({ name: "server", text: "on a server, timed per request", title: PER_REQUEST });
   if (rate) {
     const figure = fixed(rate, rate < 100 ? 1 : 0);
-    items.push({ name: "stream", text: `streams ${figure} tokens/s by itself`, title: STREAM });
+    items.push({ name: "stream", text: `streams ${figure} tokens/s on its own`, title: STREAM });
   }
   return items;
 }
@@ -46,7 +47,7 @@ export function describe(header) {
   return [prompt, ...targetItems(header), ...guessing, ...shared];
 }
 
-// A draft model; of the target's own layers, and of the head that comes with it, what they are.
+// The draft model, the target's own first layers, or the head that comes with the target.
 /** @type {(draft: Model, target: Model, drafter: string) => Item} */
 function draftItem(draft, target, drafter) {
   const isOwn = /head/.test(drafter) && target.name.toLowerCase().startsWith(draft.name.toLowerCase());
@@ -65,7 +66,7 @@ function single({ target, draft, memory, settings }) {
     items.push({ name: "shared", text, title: TRANSLATED });
   }
   if (memory) {
-    const title = `${plural(memory.tokens, "token")} of earlier texts, from which drafts may come`;
+    const title = `${plural(memory.tokens, "token")} of earlier texts that drafts may be copied from`;
     items.push({ name: "memory", text: `+ ${plural(memory.texts, "earlier text")}`, title });
   }
   if (drafter !== "model") items.push(itemOf("drafter", drafter));
@@ -84,7 +85,7 @@ const changedBy = (rule, whose = "") => ({
   isInexact: true,
 });
 
-// The question or the prompt; of a question, the whole text that the models read too.
+// The question or the prompt, with the whole text that the models read as tooltip.
 /** @type {(header: Header) => Item} */
 function promptItem(header) {
   const isAsked = header.question != null;
@@ -97,7 +98,7 @@ function promptItem(header) {
   };
 }
 
-// The same of lanes with names of their own, which say what differs.
+// The same for named lanes, whose names say what differs.
 /** @type {(header: Header) => Item[]} */
 function several({ target, drafts, lanes, settings }) {
   const isModel = (/** @type {Model | null} */ draft) => draft !== null && !draft.name.includes(", layers ");
@@ -136,7 +137,7 @@ function sharedItems(settings) {
 /** @type {(name: string, value: Value) => Item} */
 const itemOf = (name, value) => ({ name, text: settingText(name, value) });
 
-/** A setting as the strip says it. @type {(name: string, value: Value) => string} */
+/** A setting in the words of the strip. @type {(name: string, value: Value) => string} */
 export function settingText(name, value) {
   switch (name) {
     case "drafter": return drafterKind(String(value)).label;
@@ -147,7 +148,7 @@ export function settingText(name, value) {
     case "top_p": return value === 1 ? "top-p off" : `top-p ${value}`;
     case "max_new_tokens": return plural(Number(value), "token");
     case "lanes": return labelIn("compared", String(value));
-    case "chat": return value === "literal" ? "typed signs are text" : `chat template ${value}`;
+    case "chat": return value === "literal" ? "no special tokens" : `chat template ${value}`;
     case "verdict": return `${verdictKind(String(value)).label} verdict`;
     case "weights": return `${value} weights`;
     default: return `${name} ${value}`;

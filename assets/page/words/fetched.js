@@ -1,4 +1,4 @@
-// Words about a pair that is not on this machine yet, and about its fetch.
+// Words about a pair that is not on this machine yet, and about its download.
 
 /** Bytes as people read them. @param {number} count */
 function size(count) {
@@ -13,7 +13,7 @@ function about(seconds) {
   return `about ${Math.round(seconds / 60)} min`;
 }
 
-/** The share of the pair that is here, 0 to 1. @param {Pick<FetchState, "bytes" | "done">} state */
+/** The fetched share of the pair, 0 to 1. @param {Pick<FetchState, "bytes" | "done">} state */
 export const fetchedShare = ({ bytes, done }) => (bytes ? Math.min(1, done / bytes) : 0);
 
 /**
@@ -26,7 +26,7 @@ export function offerWords({ title, running, bytes, done, left, state, mayFetch 
   const time = left === null ? "" : `, ${about(left)}`;
   let verb = "Get this pair";
   if (state === "failed") verb = "Try again";
-  else if (state === "stopped" || done) verb = "Go on";
+  else if (state === "stopped" || done) verb = "Resume";
   return {
     about: `${title}: not ${here} yet.`,
     beside: `${recording}Run races ${running}.`,
@@ -38,8 +38,8 @@ export function offerWords({ title, running, bytes, done, left, state, mayFetch 
 export function fetchedWords({ state, bytes, done, step, elapsed, left, error }) {
   const far = `${size(done)} of ${size(bytes)}`;
   if (state === "failed") return error ?? "The fetch failed.";
-  if (state === "stopped") return `Stopped. ${far} came and stays.`;
-  if (state !== "running") return done ? `${far} came before.` : "";
+  if (state === "stopped") return `Stopped. ${far} are here and stay.`;
+  if (state !== "running") return done ? `${far} are here already.` : "";
   const doing = step ? `${step[0].toUpperCase()}${step.slice(1)}` : "Fetching";
   const time = left === null ? "" : ` · ${about(left)} left`;
   return `${doing} · ${far} · ${Math.floor(elapsed ?? 0)} s elapsed${time}`;

@@ -1,21 +1,21 @@
-// Markdown as it streams: what each letter of an answer is, known from the letters before it alone, so
-// that nothing that stands there changes later. Its signs stay in the text: tokens carry their marks.
+// Markdown as it streams: the kind of each letter of an answer, known from the letters before it alone, so
+// that nothing changes later. The Markdown signs stay in the text, since tokens carry their marks.
 
 /**
- * What a letter is: plain text, code, a heading, in bold, a sign of Markdown itself, or what stands
- * behind a fence, such as the name of a language.
+ * The kind of a letter: plain text, code, heading, bold, a sign of Markdown itself, or the info string
+ * after a fence, such as the name of a language.
  * @typedef {"" | "code" | "head" | "strong" | "sign" | "info"} Kind
  */
 
 /**
- * What a line is to a block of code: none of it, the fence that opens it, a line in it, or the fence
- * that closes it.
+ * The role of a line in a code block: none, the opening fence, a line inside, or the closing fence.
  * @typedef {"" | "open" | "code" | "close"} Block
  */
 
 /**
- * The state of the reader. line: how its line has begun so far, null behind that; ticks: backticks just
- * read; isFenced, isCode: in a block of code or in a line of it; isInfo: in the line that opens a block.
+ * The state of the reader. line: the beginning of the current line, null once the line can be neither fence
+ * nor heading; ticks: the number of backticks just read; isFenced, isCode: in a code block, in inline code;
+ * isInfo: in the line that opens a block.
  * @typedef {object} Reading
  * @property {string | null} line
  * @property {number} ticks
@@ -27,7 +27,7 @@
  */
 
 /**
- * A part of a token. block: of its line, as far as the line is known behind the piece.
+ * A part of a token. block: of its line, as far as it is known after the piece.
  * @typedef {{ text: string, kind: Kind, block: Block }} Piece
  */
 
@@ -36,11 +36,11 @@ export const START = Object.freeze({
   line: "", ticks: 0, isFenced: false, isInfo: false, isCode: false, isStrong: false, isHead: false,
 });
 
-const FENCE = 3; // backticks that begin and end a block of code
-const MAX_INDENT = 3; // blanks before a fence or a heading; more of them are code
+const FENCE = 3; // backticks that open and close a code block
+const MAX_INDENT = 3; // blanks before a fence or a heading; a deeper indent is code
 
 /**
- * A token's text in pieces of one kind each; every line break is a piece of its own.
+ * A token's text in pieces of one kind each; each line break is its own piece.
  * @type {(text: string, begun: Readonly<Reading>) => { pieces: Piece[], after: Reading }}
  */
 export function read(text, begun) {
@@ -62,7 +62,7 @@ export function read(text, begun) {
 }
 
 /**
- * The current line as a part of a block of code, as far as it is known.
+ * The role of the current line in a code block, as far as it is known.
  * @param {Readonly<Reading>} reading
  * @returns {Block}
  */
@@ -72,7 +72,7 @@ export function blockOf({ isFenced, isInfo }) {
 }
 
 /**
- * The kind of a letter; `state` goes on behind it.
+ * The kind of a letter; advances `state`.
  * @param {string} letter
  * @param {string | undefined} next in its token
  * @param {string | undefined} previous in its token
@@ -103,8 +103,8 @@ function kindOf(letter, next, previous, state) {
 /** Whether a line may still become a fence or a heading. @param {string} line */
 const begins = (line) => /^ *(`*|#{0,6})$/.test(line) && line.search(/[^ ]|$/) <= MAX_INDENT;
 
-// A backtick at the beginning of a line: the third of them begins or ends a block. Until then they
-// count as those of code in the line.
+// A backtick at the beginning of a line: the third one opens or closes a block. Until then they count as
+// inline code.
 /** @type {(state: Reading) => Kind} */
 function fenceTick(state) {
   if (state.ticks < FENCE) {
@@ -124,17 +124,17 @@ function newLine(state) {
   return kind;
 }
 
-// Tokens that a chat template sets, such as the end of a turn; a tag of HTML is none.
+// Special tokens of chat templates, such as the end of a turn; HTML tags are not among them.
 const SIGN = String.raw`<([|｜])[\w▁-]{1,40}\1>|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn)>`;
 const ONE_SIGN = new RegExp(`^(?:${SIGN})$`);
 const SIGNS = new RegExp(SIGN, "g");
 
-/** Whether a token is a sign of a chat template. @param {string} text */
+/** Whether a token is a special token of a chat template. @param {string} text */
 export const isSpecial = (text) => ONE_SIGN.test(text.trim());
 
 /**
- * The signs of chat templates in a text, each once: a tokenizer that has them takes them for tokens of
- * its own, whoever has written them.
+ * The special tokens of chat templates in a text, each once: a tokenizer that has them reads them as special
+ * tokens, also if a visitor typed them.
  * @type {(text: string) => string[]}
  */
 export const signsIn = (text) => [...new Set(text.match(SIGNS) ?? [])];

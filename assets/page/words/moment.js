@@ -1,21 +1,22 @@
-// What is said between two runs: whose run is shown, if it is not of the prompt and the settings above it,
-// and how long a run takes that has not begun.
+// Sentences between two runs: whose run is shown if it does not match the controls above it, and how long a
+// requested run has been waiting.
 
 /**
- * The shown run beside the values of the controls.
+ * The shown run compared with the values of the controls.
  * @typedef {object} Mismatch
+
  * @property {"live" | "recording"} source
- * @property {Pick<Map<string, string>, "has" | "size">} differences  where the controls say something else
- * @property {boolean} isOtherPair  whether it is of other models than those that the controls name
- * @property {boolean} isOwnPreset  whether it is the recording of the preset that the controls hold, where
- *   nobody has chosen another pair than the page's own
+ * @property {Pick<Map<string, string>, "has" | "size">} differences  the settings whose controls differ
+ * @property {boolean} isOtherPair  whether it has other models than the controls name
+ * @property {boolean} isOwnPreset  whether it is the recording of the preset in the controls, and the
+ *   page's own pair is chosen
  * @property {boolean} isBusy  whether a live run is under way
- * @property {string} pair  whose recording it is, beside the page's own pair
+ * @property {string} pair  the pair of the recording, relative to the page's own pair
  */
 
 /**
- * What is said in large letters of a run that is not the one that the controls ask for; empty of one that
- * is. The page's own recordings may be of another pair than it runs: that is said, but they are not faded.
+ * The large note on a run that does not match the controls; empty for one that does. The page's own
+ * recordings may be of another pair than it runs: that is noted, but they are not faded.
  * @param {Mismatch} shown
  * @returns {{ text: string, isFaded: boolean }}
  */
@@ -31,23 +32,23 @@ export function mismatchOf({ source, differences, isOtherPair, isOwnPreset, isBu
 }
 
 /**
- * A run that has been asked for, and has written nothing yet.
+ * A requested run that has not written a token yet.
  * @typedef {object} PendingRun
  * @property {string} prompt
- * @property {string} phase  a sentence about what goes on
+ * @property {string} phase  a sentence about its state
  * @property {number} since  ms
- * @property {number | null} left  seconds until it begins, as last told; null if nobody knows
- * @property {number} toldAt  ms, when that was told
+ * @property {number | null} left  the latest estimate of the seconds until it begins; null if unknown
+ * @property {number} estimatedAt  ms, the time of that estimate
  */
 
 /**
- * The elapsed and the remaining seconds of a wait, each with its name.
- * @type {(pending: Pick<PendingRun, "since" | "left" | "toldAt">, now: number) => string}
+ * The elapsed and the remaining seconds of a wait, in words.
+ * @type {(pending: Pick<PendingRun, "since" | "left" | "estimatedAt">, now: number) => string}
  */
-export function waitingTime({ since, left, toldAt }, now) {
+export function waitingTime({ since, left, estimatedAt }, now) {
   const elapsed = `${Math.max(0, Math.floor((now - since) / 1000))} s elapsed`;
   if (left === null) return `${elapsed} · time left unknown`;
-  const rest = left - (now - toldAt) / 1000;
+  const rest = left - (now - estimatedAt) / 1000;
   if (rest <= 0) return `${elapsed} · longer than usual`;
   return `${elapsed} · about ${Math.max(1, Math.ceil(rest))} s left`;
 }

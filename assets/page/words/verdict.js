@@ -1,5 +1,5 @@
-// What is said of a run as a whole: its ratio, what that means, and whether it can be trusted. While a
-// run goes on this is "so far", without a verdict; once it is over it stays, whatever is played again.
+// The headline of a run: its ratio, its verdict, and whether the ratio can be trusted. While a run goes on,
+// the ratio is "so far" and has no verdict; once the run is over it stays, also during a replay.
 
 import {
   ALONE, draftedLanes, hasBaseline, isSeveral, lanesOf, ruleOf, twoOf, twoRounds,
@@ -11,9 +11,9 @@ import { verdictKind } from "specviz/facts/vocabulary.js";
 import { watchedDetail, watchedVerdict } from "specviz/words/watched.js";
 import { comparison, fixed, percent, plural } from "specviz/words/words.js";
 
-export const NEAR = 0.03; // a speed-up that differs by less is as good as the same
-export const MIN_ROUNDS = 10; // with drafts, from which a ratio and what follows from it is told
-const UNSETTLED = `Fewer than ${MIN_ROUNDS} rounds with drafts decide little.`;
+export const NEAR = 0.03; // speed-ups that differ by less count as equal
+export const MIN_ROUNDS = 10; // rounds with drafts before a ratio and its verdict are shown
+const UNSETTLED = `Fewer than ${MIN_ROUNDS} rounds with drafts prove little.`;
 const TOO_SHORT = "A ratio needs two rounds and two tokens in each lane.";
 const BUSY = "The machine was busy: this ratio is uncertain.";
 
@@ -21,27 +21,26 @@ const BUSY = "The machine was busy: this ratio is uncertain.";
 export const changes = (rule) => `the verdict ${verdictKind(rule).label} changes the target’s distribution.`;
 
 /**
- * Whether a run came to an end of its own: nobody stopped it, and nothing broke it off.
+ * Whether a run reached its end: nobody stopped it, and nothing interrupted it.
  * @param {Pick<Trace, "end">} trace
  */
 export const isFinished = ({ end }) => end !== null && !Object.values(end.reasons).includes("stopped");
 
 /**
- * Whether the ratio of a run is told: of one that has come to its end, and of any other, which is still
- * written or was stopped, from some rounds on.
+ * Whether the ratio of a run is shown: if the run is finished, or else after enough rounds.
  * @type {(trace: Pick<Trace, "end">, m: Pick<Metrics, "rounds">) => boolean}
  */
-export const isRatioTold = (trace, m) => isFinished(trace) || m.rounds >= MIN_ROUNDS;
+export const isRatioShown = (trace, m) => isFinished(trace) || m.rounds >= MIN_ROUNDS;
 
 /**
- * The rounds that a run is judged by: all of them once it is over, also while it is played again.
+ * The rounds that the headline is about: all of them once the run is over, also during a replay.
  * @type {(shown: Round[], trace: Trace) => Round[]}
  */
-export const settled = (shown, trace) => (isOver(trace) ? trace.rounds : shown);
+export const settled = (shownRounds, trace) => (isOver(trace) ? trace.rounds : shownRounds);
 
 /**
- * The verdict in one sentence that goes on from the ratio, as plain when speculation loses. A run
- * that is not finished has none, nor has one of a few rounds.
+ * The verdict in one sentence that continues the ratio, also if speculation loses. An unfinished run and a
+ * run of a few rounds have no verdict.
  * @param {Metrics} m
  * @param {Trace} trace
  * @param {number | null} differAt the first token that differs between the lanes
@@ -49,7 +48,7 @@ export const settled = (shown, trace) => (isOver(trace) ? trace.rounds : shown);
  */
 export function verdict(m, trace, differAt, isFinal = false) {
   if (trace.header.source) return watchedVerdict(m, trace.header, isFinal);
-  if (!hasBaseline(trace.header)) return "A text with drafts, without a race.";
+  if (!hasBaseline(trace.header)) return "Written with drafts, without a race.";
   if (m.speedup === null) {
     if (isFinal) return "Too short to compare.";
     if (!isOver(trace)) return "Both lanes are writing.";
@@ -63,16 +62,16 @@ export function verdict(m, trace, differAt, isFinal = false) {
   if (!isFinal) return `${speed}, so far.`;
   if (m.drafted === 0) return `${speed}: without drafts both lanes are the same loop.`;
   const rule = ruleOf(trace.header.settings);
-  if (!verdictKind(rule).exact) return `${speed}, but with another text: ${changes(rule)}`;
+  if (!verdictKind(rule).exact) return `${speed}, but with a different text: ${changes(rule)}`;
   if (m.rounds < MIN_ROUNDS) return `${speed}.`;
   if (m.speedup < 1 - NEAR) return `${speed}: here speculation is slower.`;
-  if (m.speedup < 1 + NEAR) return `${speed}: as good as even.`;
+  if (m.speedup < 1 + NEAR) return `${speed}: about even.`;
   const isSame = trace.header.settings.temperature === 0 && differAt === null;
   return isSame ? `${speed}, with the same text.` : `${speed}.`;
 }
 
 /**
- * Two figures in words, and the cause if a finished run was slower with drafts.
+ * Two figures in words, and the cause if drafts made a finished run slower.
  * @param {Metrics} m
  * @param {boolean} [isFinal] whether the figures are of a finished run
  */
@@ -107,7 +106,7 @@ function causeOfLoss(m) {
 }
 
 /**
- * Whether rounds drafted another number than gamma: a policy chose it, or there was no match.
+ * Whether the number of drafts differs from gamma: a policy chose it, or there was no match.
  * @param {Pick<Settings, "gamma" | "gamma_policy">} settings
  * @param {number} drafted tokens per round, on average
  */
@@ -128,13 +127,13 @@ export function doubt(m, estimate, isOver) {
   if (!estimate?.doubt) return "";
   if (isImpossible(estimate)) {
     const price = `${fixed(estimate.price, 2)} target passes`;
-    return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${price}: `
-      + "less than the one pass that it has in it.";
+    return `${BUSY} It came out as ${fixed(m.speedup, 2)}, as if a round cost ${price}, `
+      + "less than the one pass that it contains.";
   }
   if (!isOver) return "";
   if (estimate.doubt === "short") return "Few rounds: this ratio is uncertain.";
   if (estimate.doubt === "outside") {
-    return "This ratio is uncertain: it lies outside of what most parts of the run give.";
+    return "This ratio is uncertain: most parts of the run give a different one.";
   }
   if (estimate.doubt === "spread") return `${BUSY} Parts of the run give very different ratios.`;
   const { speculative, baseline } = estimate.delays;
@@ -147,29 +146,29 @@ export function doubt(m, estimate, isOver) {
 export const range = ({ low, high }) => `${fixed(low, 2)} to ${fixed(high, 2)}`;
 
 /**
- * ratio: the figure, or "?" where there is none to tell. times: the same for those who listen.
- * beside: what is small under it.
+ * ratio: the figure, or "?" if there is none. times: the same for screen readers. beside: the small line
+ * under it.
  * @typedef {Record<"ratio" | "times" | "verdict" | "detail" | "beside" | "doubt", string>} Headline
  */
 
 /**
- * @param {Round[]} shown  all lanes
+ * @param {Round[]} shownRounds  of all lanes
  * @param {Trace} race
  * @param {LaneName} chosen  the lane with drafts that it is about
  * @param {Map<LaneName, number | null>} ratios  of all lanes with drafts
  * @returns {Headline}
  */
-export function headlineOf(shown, race, chosen, ratios) {
+export function headlineOf(shownRounds, race, chosen, ratios) {
   const trace = twoOf(race, chosen);
-  const rounds = twoRounds(settled(shown, race), chosen);
+  const rounds = twoRounds(settled(shownRounds, race), chosen);
   const m = measure(rounds, trace.header);
   const estimate = uncertainty(rounds);
   const isWritten = isOver(race);
   const isFinal = isFinished(race);
   const isUnfair = isImpossible(estimate);
-  const isTold = isRatioTold(race, m);
-  const ratio = isUnfair || !isTold ? null : m.speedup;
-  const figures = isTold ? m : { ...m, speedup: null };
+  const isRatioKnown = isRatioShown(race, m);
+  const ratio = isUnfair || !isRatioKnown ? null : m.speedup;
+  const figures = isRatioKnown ? m : { ...m, speedup: null };
   const spread = isWritten && ratio !== null ? estimate?.spread : null;
   const parts = spread ? `parts of the run: ${range(spread)}` : "";
   const headline = {
@@ -177,27 +176,27 @@ export function headlineOf(shown, race, chosen, ratios) {
     times: ratio === null ? "" : `${fixed(ratio, 2)} times `,
     verdict: isUnfair ? "No fair ratio." : verdict(figures, trace, comparison(rounds).differAt, isFinal),
     detail: detailOf(figures, rounds, trace, isFinal),
-    beside: replayOf(shown, race, chosen) || remainder(race) || parts,
-    doubt: isTold ? doubt(m, estimate, isWritten) : "",
+    beside: replayOf(shownRounds, race, chosen) || remainder(race) || parts,
+    doubt: isRatioKnown ? doubt(m, estimate, isWritten) : "",
   };
   if (!isSeveral(race.header)) return headline;
   return { ...headline, ...ofSeveral(headline, trace.header.settings, chosen, ratios, ratio) };
 }
 
-// The ratio so far of a run that is played again; empty at its end, and while it is written.
-/** @type {(shown: Round[], race: Trace, chosen: LaneName) => string} */
-function replayOf(shown, race, chosen) {
-  if (!isOver(race) || shown.length === race.rounds.length) return "";
-  const rounds = twoRounds(shown, chosen);
+// The ratio so far during a replay; empty at its end, and in a live run.
+/** @type {(shownRounds: Round[], race: Trace, chosen: LaneName) => string} */
+function replayOf(shownRounds, race, chosen) {
+  if (!isOver(race) || shownRounds.length === race.rounds.length) return "";
+  const rounds = twoRounds(shownRounds, chosen);
   const m = measure(rounds);
-  const isTold = m.rounds >= MIN_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
-  return isTold ? `replay: ${fixed(m.speedup, 2)}× so far` : "replay";
+  const isRatioKnown = m.rounds >= MIN_ROUNDS && m.speedup !== null && !isImpossible(uncertainty(rounds));
+  return isRatioKnown ? `replay: ${fixed(m.speedup, 2)}× so far` : "replay";
 }
 
-const LONG = 10; // seconds: who waits longer wants to know for how long
-const ROUGH = 20; // seconds, from which on an estimate is told in steps of five
+const LONG = 10; // seconds; shorter waits need no estimate
+const ROUGH = 20; // seconds; longer estimates are rounded to steps of five
 
-/** About how long a long run will still take; empty for others, and once it is over. @param {Trace} race */
+/** The estimated remaining time of a long run; empty for other runs and at the end. @param {Trace} race */
 function remainder(race) {
   const time = isOver(race) ? null : remaining(race);
   if (!time || time.taken + time.left < LONG || !race.rounds.length) return "";
@@ -205,13 +204,13 @@ function remainder(race) {
   return `about ${Math.max(1, step * Math.ceil(time.left / step))} s left`;
 }
 
-const MIN_OF_LANE = 3; // of a lane, from which its pace is known
-const BEHIND = 4; // rounds that a lane's clock may be behind another's: one that is further behind has ended
+const MIN_OF_LANE = 3; // rounds of a lane before its pace is known
+const BEHIND = 4; // rounds that a lane's clock may be behind another's; a lane further behind has ended
 
 /**
- * Seconds until the last lane is done if every lane writes as many tokens as it may, and seconds that the
- * lanes have taken until now; they take turns on one machine, so both are sums over lanes. Null while too
- * little is known. A text may end earlier.
+ * Seconds that the lanes have taken so far, and seconds until the last lane is done if every lane writes up
+ * to its token limit. Lanes alternate on one machine, so both are sums over lanes. Null while too little is
+ * known. A text may end earlier.
  * @param {Pick<Trace, "header" | "rounds">} trace
  * @returns {{ taken: number, left: number } | null}
  */
@@ -219,14 +218,15 @@ export function remaining({ header, rounds }) {
   if (header.source) return null; // a server's lanes run side by side
   let taken = 0;
   let left = 0;
-  const lanes = lanesOf(header).map((name) => ({ name, own: rounds.filter(({ lane }) => lane === name) }));
-  if (lanes.some(({ own }) => own.length < MIN_OF_LANE)) return null;
-  const newest = Math.max(...lanes.map(({ own }) => own[own.length - 1].clock));
-  for (const { name, own } of lanes) {
-    const { clock } = own[own.length - 1];
-    const tokens = own.reduce((sum, { emitted }) => sum + emitted.length, 0);
+  const lanes = lanesOf(header)
+    .map((name) => ({ name, laneRounds: rounds.filter(({ lane }) => lane === name) }));
+  if (lanes.some(({ laneRounds }) => laneRounds.length < MIN_OF_LANE)) return null;
+  const newest = Math.max(...lanes.map(({ laneRounds }) => laneRounds[laneRounds.length - 1].clock));
+  for (const { name, laneRounds } of lanes) {
+    const { clock } = laneRounds[laneRounds.length - 1];
+    const tokens = laneRounds.reduce((sum, { emitted }) => sum + emitted.length, 0);
     const settings = header.lanes[name === ALONE ? draftedLanes(header)[0] : name];
-    const longest = Math.max(...own.map(secondsOf));
+    const longest = Math.max(...laneRounds.map(secondsOf));
     const hasEnded = newest - clock > BEHIND * longest;
     taken += clock;
     if (!hasEnded) left += (Math.max(0, settings.max_new_tokens - tokens) * clock) / Math.max(1, tokens);
@@ -245,7 +245,7 @@ export function remaining({ header, rounds }) {
 function ofSeveral(headline, { gamma, drafter }, chosen, ratios, ratio) {
   const name = drafter === "none" || chosen.includes("gamma") ? chosen : `${chosen}, γ ${gamma}`;
   const speeds = [...ratios].flatMap(([lane, value]) => (value === null ? [] : [{ lane, value }]));
-  speeds.sort((one, other) => other.value - one.value);
+  speeds.sort((a, b) => b.value - a.value);
   /** @type {typeof speeds[number] | undefined} */
   const best = speeds[0];
   if (ratio === null) {
@@ -267,5 +267,5 @@ function ofSeveral(headline, { gamma, drafter }, chosen, ratios, ratio) {
  */
 function fastest(best, chosen, count) {
   if (best.lane === chosen && count > 1) return `The fastest of ${count} lanes with drafts.`;
-  return `The fastest is ${best.lane}, ${fixed(best.value, 2)} times.`;
+  return `The fastest is ${best.lane}, ${fixed(best.value, 2)}×.`;
 }

@@ -1,4 +1,4 @@
-// Sentences and numbers as people read them.
+// Sentences and numbers for readers.
 
 import { ALONE, isSeveral, OURS, writtenBy } from "specviz/facts/lanes.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
@@ -6,7 +6,7 @@ import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 /** @type {(value: number | null | undefined, digits: number) => string} */
 export const fixed = (value, digits) => (value == null ? "–" : value.toFixed(digits));
 
-/** Tokens per second: a slower lane needs a decimal, or 6 beside 4 would not be 1.75 times as fast. */
+/** Tokens per second: a slower lane needs a decimal, or 6 and 4 would not look like a ratio of 1.75. */
 const SLOW = 20;
 
 /**
@@ -28,8 +28,8 @@ const FEW_SPACES = 4;
 const spaces = (run) => (run.length > FEW_SPACES ? `␣×${run.length}` : "␣".repeat(run.length));
 
 /**
- * A token as a word in a sentence. Blanks would not be seen: of one that has nothing else each counts,
- * as indentations of different depth are different tokens.
+ * A token as a word in a sentence. If it has only blanks they are made visible one by one: indentations of
+ * different depths are different tokens.
  * @param {string} text
  */
 export function visible(text) {
@@ -40,7 +40,7 @@ export function visible(text) {
 }
 
 /**
- * A text in quotation marks, on one line; one that begins with such a mark needs no more of them.
+ * A text in quotation marks, on one line; a text that begins with a quotation mark gets no others.
  * @param {string} text
  */
 export function quoted(text) {
@@ -49,46 +49,46 @@ export function quoted(text) {
 }
 
 /**
- * The question, or the text that the lanes go on from.
+ * The question, or the text that the lanes continue.
  * @param {Pick<Header, "prompt" | "question">} header
  */
 export const askedIn = ({ prompt, question }) => question ?? prompt;
 
 /**
- * The text that a lane begins with: none if it answers a question.
+ * The text that a lane begins with: empty if it answers a question.
  * @param {Pick<Header, "prompt" | "question">} header
  */
 export const begunBy = ({ prompt, question }) => (question == null ? prompt : "");
 
 /**
  * The placeholder of the prompt: for a question where the target answers, else for the beginning of a text.
- * @param {PairModels | undefined} models  of the pair; undefined where nothing is known of it
+ * @param {PairModels | undefined} models  of the pair; undefined if nothing is known about it
  * @param {Value | undefined} chat  the setting of the chat template
  */
 export function promptHint(models, chat) {
   const answers = chat === "on" || chat === "literal" || (chat !== "off" && models?.chat);
   if (answers) return "Ask something; both lanes answer it";
-  if (chat === "off" || models?.chat === false) return "Write the beginning; both lanes go on from it";
+  if (chat === "off" || models?.chat === false) return "Write the beginning; both lanes continue it";
   return "Ask something, or write the beginning of a text";
 }
 
 /**
  * Seconds of a lane's clock, in milliseconds where all of them are short.
  * @param {number} seconds
- * @param {number} longest  the longest of those that are shown beside each other
+ * @param {number} longest  the longest of those that are shown side by side
  */
 export const duration = (seconds, longest) =>
   (longest < 1 ? `${Math.round(1000 * seconds)} ms` : `${fixed(seconds, 2)} s`);
 
 /**
- * The warning about signs of a chat template in a prompt.
+ * The warning about special tokens of a chat template in a prompt.
  * @param {string[]} signs at least one
  */
 export function signsText(signs) {
   const named = signs.slice(0, 3).join(", ") + (signs.length > 3 ? ", …" : "");
-  return `The prompt holds ${named}: a model whose template has this sign reads it as the template’s own `
-    + "and not as text, so what follows may pass for another’s turn, as in transformers and llama.cpp. "
-    + "The setting Chat template can take it as text.";
+  return `The prompt contains ${named}: a model whose chat template has this special token does not read it `
+    + "as text, so the text after it may count as another turn, as in transformers and llama.cpp. "
+    + "The setting Chat template can send it as text.";
 }
 
 /** @type {(count: number, word: string) => string} */
@@ -105,7 +105,7 @@ export const UNVERIFIED = "The times are those in the file; they cannot be verif
 /** @typedef {ReturnType<typeof comparison>} Comparison */
 
 /**
- * The tokens of both lanes: how many can be compared, and where they first differ.
+ * The comparison of both lanes' tokens: how many can be compared, and where they first differ.
  * @param {Round[]} rounds
  */
 export function comparison(rounds) {
@@ -136,7 +136,7 @@ export function sameness({ compared, differAt }, trace) {
   }
   if (differAt === null) return `${compared}/${compared} tokens identical to the baseline.`;
   const divergence = trace.end?.divergence;
-  const identical = `Identical for ${plural(differAt, "token")}, then the lanes part`;
+  const identical = `Identical for ${plural(differAt, "token")}, then they diverge`;
   if (divergence?.index !== differAt || divergence.margin == null) return `${identical}.`;
   const nats = fixed(divergence.margin, 3);
   return `${identical}, where the target's first two choices were ${nats} nats apart.`;
@@ -159,31 +159,31 @@ export function written(count, drafted, reason) {
   return ending ? `${text} · ${ending}` : text;
 }
 
-/** One sentence about a round, to be read aloud. @param {Round} round */
+/** One sentence about a round, for screen readers. @param {Round} round */
 export function spoken(round) {
   const count = (/** @type {Outcome} */ outcome) =>
     round.drafted.filter((token) => token.outcome === outcome).length;
   const drafted = round.drafted.length;
-  const own = round.emitted[round.emitted.length - 1];
-  const word = own ? visible(own.text) : "";
+  const last = round.emitted[round.emitted.length - 1];
+  const word = last ? visible(last.text) : "";
   const number = `Round ${round.index + 1}`;
-  if (own?.outcome === "untold") {
-    const came = plural(round.emitted.length, "token");
-    return `Step ${round.index + 1}: ${came} came, the last is ${word}.`;
+  if (last?.outcome === "untold") {
+    const tokens = plural(round.emitted.length, "token");
+    return `Step ${round.index + 1}: ${tokens} arrived, the last is ${word}.`;
   }
   if (!drafted) return `${number}: no guesses, the target wrote ${word}.`;
-  if (own?.outcome === "bonus") {
+  if (last?.outcome === "bonus") {
     const guesses = drafted === 1 ? "the guess" : `all ${drafted} guesses`;
-    return `${number}: ${guesses} accepted, ${word} came free.`;
+    return `${number}: ${guesses} accepted, ${word} is the bonus token.`;
   }
   const ignored = count("ignored") ? `, ${count("ignored")} ignored` : "";
   const judged = `${count("accepted")} of ${drafted} guesses accepted`;
-  return own?.outcome === "corrected"
+  return last?.outcome === "corrected"
     ? `${number}: ${judged}, 1 rejected${ignored}, the target wrote ${word} instead.`
     : `${number}: ${judged}${ignored}, and the text ends.`;
 }
 
-/** A day such as "5 Aug 2026", or nothing of what is no date. @param {string} date  ISO 8601 */
+/** A day such as "5 Aug 2026"; empty for an invalid date. @param {string} date  ISO 8601 */
 export function dayOf(date) {
   const when = new Date(date);
   if (Number.isNaN(when.valueOf())) return "";
@@ -193,7 +193,7 @@ export function dayOf(date) {
 
 /** A count with commas between its thousands. @param {number} count */
 export function grouped(count) {
-  // Browsers load what they know of languages, for 30 ms, before they format a first number.
+  // Intl would load locale data for 30 ms before it formats the first number.
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
@@ -207,7 +207,7 @@ export function arithmeticOf({ dtype, target }) {
 /** The machine, the versions and the date of a run. @param {Header} header */
 export function provenance(header) {
   const { device, processor, versions, date } = header;
-  const dtype = header.source ? "" : arithmeticOf(header); // the server's is not told
+  const dtype = header.source ? "" : arithmeticOf(header); // a server does not report its own
   const torch = versions?.torch?.split("+")[0];
   const joined = (/** @type {(string | undefined)[]} */ parts) => parts.filter(Boolean).join(" · ");
   const machine = joined([device, processor, device === "CPU" ? threadsOf(header) : "", dtype]);
@@ -215,7 +215,7 @@ export function provenance(header) {
 }
 
 /**
- * The threads of a pass: alone, and with the draft where that differs.
+ * The threads of a pass: of the target alone, and with the draft if that differs.
  * @param {Header} header
  */
 export function threadsOf({ lane_threads, threads }) {
@@ -232,12 +232,12 @@ export function guesser({ drafter, gamma }) {
 }
 
 /**
- * The source of the guesses of a run, as the first half of a sentence.
+ * The source of a run's guesses, as the first clause of a sentence.
  * @param {Header} header
  */
 export function helper(header) {
   const { source, settings } = header;
-  if (source) return "the server guesses ahead by itself";
+  if (source) return "the server itself guesses ahead";
   const isNamed = !isSeveral(header) && settings.gamma > 0 && settings.drafter !== "none";
   return isNamed ? drafterKind(settings.drafter).clause : "a helper guesses the next tokens";
 }

@@ -83,7 +83,7 @@ def test_what_makes_no_sense_is_left_out_with_a_notice(visit: Visit, sentences: 
     visitor = visit(query=f"?{query}&unknown={quote(HOSTILE)}")
     visitor.page.on("dialog", lambda dialog: pytest.fail("an address was run as a script"))
     notice = visitor.page.locator("[data-notice]")
-    expect(notice).to_contain_text("left out")
+    expect(notice).to_contain_text("were ignored")
     sentences(notice.inner_text())
     expect(visitor.page.locator("[data-toggle-panel]")).to_have_attribute(
         "title", "γ 5 · greedy · 128 tokens"

@@ -10,16 +10,16 @@ from visitor import Visitor
 PHONE: ViewportSize = {"width": 390, "height": 844}
 # Captions of the page, and a part of their sentences.
 SAID = {
-    "[data-line=alpha] figcaption": "share that it accepted",
+    "[data-line=alpha] figcaption": "share of the judged guesses",
     "[data-line=tau] figcaption": "tokens written per pass",
     "[data-line=speed] figcaption": "the lane’s own clock",
     "[data-line=tokens] figcaption": "Tokens that each lane has written",
     "[data-lane=speculative] h2": "guesses the next tokens",
-    "[data-lane=baseline] h2": "large model whose text this is",
-    "[data-lane=baseline] .sv-foot": "the target reads once",
+    "[data-lane=baseline] h2": "large model that decides the text",
+    "[data-lane=baseline] .sv-foot": "one run of the target",
     "[data-run] [data-item=gamma]": "guessed before each pass",
-    ".sv-legend li:has(.rejected)": "judged and refused",
-    ".sv-legend li:has(.own)": "a round without a guess",
+    ".sv-legend li:has(.rejected)": "judged and did not keep",
+    ".sv-legend li:has(.own)": "a round without guesses",
 }
 
 
@@ -96,5 +96,5 @@ def test_the_card_of_a_judged_token_says_what_beta_is(visitor: Visitor, outcome:
         "(range) => { range.value = range.max; range.dispatchEvent(new Event('input')); }"
     )
     page.locator(f"[data-lane=speculative] [data-outcome={outcome}]").first.focus()
-    expect(page.locator(".sv-card")).to_contain_text("β, beta: the chance")
+    expect(page.locator(".sv-card")).to_contain_text("β, beta: the probability")
     page.keyboard.press("Escape")

@@ -306,10 +306,10 @@ def test_a_long_text_stands_in_blocks_that_come_and_go_with_the_playhead(visitor
     assert len(shown["texts"]) > 3
     index = 0
     for r in rounds:
-        for place, token in enumerate(r.drafted, 1):
+        for position, token in enumerate(r.drafted, 1):
             if str(index) in shown["first"]:
                 page.locator(f"[data-lane=speculative] [data-index='{index}']").focus()
-                said = f"{token.outcome} in round {r.index + 1}, place {place}"
+                said = f"{token.outcome} in round {r.index + 1}, position {position}"
                 expect(page.locator(".sv-card-title small")).to_have_text(said)
             index += 1
         index += r.emitted[-1].outcome != "accepted"
