@@ -1,4 +1,4 @@
-// Two runs side by side, in a dialog: a visitor's own, where there are two, beside a recording else.
+// Two runs side by side in a dialog: the visitor's last two, or one next to a recording.
 
 import { closing, element, find, table, titled } from "specviz/dom/dom.js";
 import { ALONE, draftedLanes, OURS, writtenBy } from "specviz/facts/lanes.js";
@@ -8,7 +8,7 @@ import { defined } from "specviz/race/definitions.js";
 import { lastTwo } from "specviz/run/session.js";
 import { describe, settingText } from "specviz/words/description.js";
 import { uncertainty } from "specviz/facts/uncertainty.js";
-import { MIN_ROUNDS, isImpossible, isRatioTold, range } from "specviz/words/verdict.js";
+import { MIN_ROUNDS, isImpossible, isRatioShown, range } from "specviz/words/verdict.js";
 import { timeBars, timesKey } from "specviz/panels/times.js";
 import { read, START } from "specviz/words/markdown.js";
 import { begunBy, fixed, perSecond, plural, provenance } from "specviz/words/words.js";
@@ -20,9 +20,9 @@ const LABELS = {
   prompt: "Prompt",
   target: "Target",
   draft: "Draft",
-  drafter: "Drafts",
+  drafter: "Drafter",
   gamma: "γ",
-  gamma_policy: "Policy of γ",
+  gamma_policy: "γ policy",
   temperature: "Temperature",
   top_k: "Top-k",
   top_p: "Top-p",
@@ -34,23 +34,23 @@ const LABELS = {
   lanes: "Lanes",
   machine: "Machine",
 };
-const ONLY_ONE = "There is only one run yet. Make another one, choose a preset or open a recording, "
+const ONLY_ONE = "There is only one run so far. Run again, choose a preset or open a recording, "
   + "then compare again.";
 const NONE = "There is no run yet. Press Run, choose a preset or open a recording.";
-const NO_RATIO = "One of these runs has no ratio to compare: that needs two rounds and two tokens in each "
-  + `lane, and of a run that was stopped ${MIN_ROUNDS} rounds with drafts.`;
+const NO_RATIO = "One of these runs has no ratio: it needs two rounds and two tokens in each lane, and a "
+  + `stopped run needs ${MIN_ROUNDS} rounds with drafts.`;
 const FAR = 60; // px above the first difference
 const HEIGHT = 230; // px
 const MARGIN = { left: 44, right: 14, top: 8, bottom: 38 }; // px
 const TICK_EVERY = { x: 110, y: 50 }; // px
-const RUNS = ["earlier", "latest"]; // what they are to the style sheet
+const RUNS = ["earlier", "latest"]; // their names in the style sheet
 
 export class Compare {
   #body = element("div", "sv-compare-body", { tabIndex: 0, role: "group", "aria-label": "Comparison" });
   #dialog = element("dialog", "sv-compare", { "aria-labelledby": "sv-compare-title" },
     element("header", "", element("h2", "", "Two runs, side by side", { id: "sv-compare-title" }),
       element("button", "sv-close", "×", { "aria-label": "Close" })), this.#body);
-  #sides = /** @type {Side[]} */ ([]); // what the dialog shows
+  #sides = /** @type {Side[]} */ ([]); // the shown runs
 
   /** @param {HTMLElement} root */
   constructor(root) {
@@ -93,31 +93,31 @@ export class Compare {
     this.#body.focus({ preventScroll: true });
   }
 
-  /** In the pixels that it has, so that its letters have their size on any screen. */
+  /** Draw at the actual size in px, so that its letters have the same size on any screen. */
   #drawChart() {
     if (!this.#sides.length) return;
-    const place = find(this.#body, ".sv-compare-chart");
-    place.replaceChildren(...chart(this.#sides, place.clientWidth));
+    const box = find(this.#body, ".sv-compare-chart");
+    box.replaceChildren(...chart(this.#sides, box.clientWidth));
   }
 }
 
 /**
  * A run with its figures, as a race of two.
- * @param {string} name what it is called beside the other
+ * @param {string} name  that distinguishes it from the other
  * @param {Run} run
  */
 function sideOf(name, run) {
   const trace = raceOfTwo(run.trace);
   const { rounds, header } = run.trace;
   const count = draftedLanes(header).length;
-  const fastest = `${fastestLane(rounds, header)}, the fastest of ${count} that draft`;
+  const fastest = `${fastestLane(rounds, header)}, the fastest of ${count} with drafts`;
   return {
     name,
     origin: run.origin,
     trace,
-    lanes: count > 1 ? fastest : "", // which lane that is, if others with drafts raced
+    lanes: count > 1 ? fastest : "", // which lane it is, if several with drafts raced
     m: measure(trace.rounds, trace.header),
-    found: uncertainty(trace.rounds),
+    estimate: uncertainty(trace.rounds),
   };
 }
 
@@ -129,7 +129,7 @@ function factsOf({ trace: { header }, lanes }) {
   return facts.set("machine", provenance(header).machine);
 }
 
-// The settings that differ, marked, and those that do not.
+// The settings that differ as a table, and the others in a line.
 /** @type {(sides: Side[]) => HTMLElement[]} */
 function settings(sides) {
   const [earlier, latest] = sides.map(factsOf);
@@ -148,14 +148,14 @@ function settings(sides) {
 /** @param {Side[]} sides */
 const namesOf = (sides) => ["", ...sides.map(({ name }) => name)];
 
-/** Rows that say what they mean. @type {Record<string, string>} */
+/** Rows with a definition. @type {Record<string, string>} */
 const CAPTIONS = { "α, of judged": "alpha", "τ, tokens per pass": "tau", "c, of a pass": "c" };
 
 /** The figures of both, the ratio with its spread. @param {Side[]} sides */
 function figures(sides) {
   /** @type {[string, (side: Side) => string | HTMLElement][]} */
   const rows = [
-    ["Times the speed of the target alone", ratio],
+    ["Speed-up over the target alone", ratio],
     ["α, of judged", ({ m }) => fixed(m.alpha, 2)],
     ["Efficiency, of drafted", ({ m }) => fixed(m.efficiency, 2)],
     ["τ, tokens per pass", ({ m }) => fixed(m.tau, 2)],
@@ -170,41 +170,41 @@ function figures(sides) {
 
 /** @param {Side} side */
 function ratio(side) {
-  const { found } = side;
-  const ratio = toldRatio(side);
+  const { estimate } = side;
+  const ratio = shownRatio(side);
   const node = element("span", "", element("b", "", ratio === null ? "–" : `${fixed(ratio, 2)}×`));
-  if (found?.spread && ratio !== null) node.append(element("small", "", range(found.spread)));
-  if (found?.doubt) node.append(element("small", "sv-uncertain", "uncertain"));
+  if (estimate?.spread && ratio !== null) node.append(element("small", "", range(estimate.spread)));
+  if (estimate?.doubt) node.append(element("small", "sv-uncertain", "uncertain"));
   return node;
 }
 
-/** The ratio of a run, or null where the page tells none. @param {Side} side */
-const toldRatio = ({ m, found, trace }) =>
-  (isImpossible(found) || !isRatioTold(trace, m) ? null : m.speedup);
+/** The ratio of a run, or null if the page shows none. @param {Side} side */
+const shownRatio = ({ m, estimate, trace }) =>
+  (isImpossible(estimate) || !isRatioShown(trace, m) ? null : m.speedup);
 
 /** Both ratios in words, and whether they differ. @param {Side[]} sides */
 function lead([earlier, latest]) {
-  const earlierRatio = toldRatio(earlier);
-  const latestRatio = toldRatio(latest);
+  const earlierRatio = shownRatio(earlier);
+  const latestRatio = shownRatio(latest);
   if (earlierRatio === null || latestRatio === null) return NO_RATIO;
   const ratios = `${earlier.name}: ${fixed(earlierRatio, 2)} times as fast as the target alone. `
     + `${latest.name}: ${fixed(latestRatio, 2)} times.`;
   return `${ratios}${decided(earlier, latest)}${machinesOf(earlier, latest)}`;
 }
 
-/** Whether the two ratios can be told apart, in a sentence. @type {(one: Side, other: Side) => string} */
-function decided({ found: one }, { found: other }) {
-  if (one?.doubt || other?.doubt) return " A ratio that is uncertain decides nothing.";
-  if (!one?.spread || !other?.spread) return "";
-  const overlap = one.spread.low <= other.spread.high && other.spread.low <= one.spread.high;
+/** Whether the two ratios differ clearly, in a sentence. @type {(earlier: Side, latest: Side) => string} */
+function decided({ estimate: a }, { estimate: b }) {
+  if (a?.doubt || b?.doubt) return " An uncertain ratio proves nothing.";
+  if (!a?.spread || !b?.spread) return "";
+  const overlap = a.spread.low <= b.spread.high && b.spread.low <= a.spread.high;
   return overlap
     ? " Their spreads overlap, so the difference may be chance."
     : " Their spreads do not overlap.";
 }
 
-/** The warning about two machines; empty for one. @type {(one: Side, other: Side) => string} */
-function machinesOf(one, other) {
-  if (provenance(one.trace.header).machine === provenance(other.trace.header).machine) return "";
+/** The warning about two machines; empty for one. @type {(earlier: Side, latest: Side) => string} */
+function machinesOf(earlier, latest) {
+  if (provenance(earlier.trace.header).machine === provenance(latest.trace.header).machine) return "";
   return " They were made in different ways or on different machines: compare their ratios, "
     + "not their tokens per second.";
 }
@@ -212,7 +212,7 @@ function machinesOf(one, other) {
 /** @param {LaneName} lane */
 const laneText = (lane) => (lane === ALONE ? "target alone" : "with drafts");
 
-// Both runs' tokens against their clocks, in one drawing of so many px with its key.
+// Both runs' tokens against their clocks, in one drawing with its key. width: px.
 /** @type {(sides: Side[], width: number) => HTMLElement[]} */
 function chart(sides, width) {
   const lines = sides.flatMap(({ name, trace }, run) => {
@@ -264,36 +264,36 @@ function times(sides) {
 export function texts(sides) {
   const textOf = (/** @type {Side} */ { trace }) =>
     writtenBy(trace.rounds, OURS).map(({ text }) => text).join("");
-  const [one, other] = sides.map(textOf);
+  const [earlier, latest] = sides.map(textOf);
   const isSamePrompt = sides[0].trace.header.prompt === sides[1].trace.header.prompt;
-  const shared = isSamePrompt ? sharedLength(one, other) : 0;
-  const isSame = isSamePrompt && shared === one.length && shared === other.length;
-  const both = [one, other].map((text, i) => passage(sides[i], text, shared, isSamePrompt && !isSame));
+  const shared = isSamePrompt ? sharedLength(earlier, latest) : 0;
+  const isSame = isSamePrompt && shared === earlier.length && shared === latest.length;
+  const both = [earlier, latest].map((text, i) => passage(sides[i], text, shared, isSamePrompt && !isSame));
   const lead = isSamePrompt
     ? sharedText(shared, isSame)
-    : "The prompts differ, so the texts have nothing to do with one another.";
+    : "The prompts differ, so the texts cannot be compared.";
   return [element("p", "", lead), element("div", "sv-texts", ...both)];
 }
 
 /** The common part of two texts, in words. @type {(shared: number, isSame: boolean) => string} */
 function sharedText(shared, isSame) {
   if (isSame) return "Draft and target wrote the same text in both runs.";
-  if (!shared) return "The texts differ from their first character on.";
+  if (!shared) return "The texts differ from the first character.";
   return `The texts are the same for ${plural(shared, "character")}.`;
 }
 
-/** @type {(one: string, other: string) => number} */
-function sharedLength(one, other) {
-  let at = 0;
-  while (at < one.length && at < other.length && one[at] === other[at]) at += 1;
-  return at;
+/** The length of the common beginning. @type {(a: string, b: string) => number} */
+function sharedLength(a, b) {
+  let length = 0;
+  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
+  return length;
 }
 
 /**
  * @param {Side} side
  * @param {string} text
  * @param {number} shared characters
- * @param {boolean} isApart whether what follows them is to be marked
+ * @param {boolean} isApart  whether to mark the word after them
  */
 function passage({ name, trace }, text, shared, isApart) {
   let reading = begunBy(trace.header) ? null : START; // an answer is Markdown; code in it is set as code
@@ -323,7 +323,7 @@ function passage({ name, trace }, text, shared, isApart) {
   return element("div", "", element("small", "", name), words);
 }
 
-/** Scroll the texts to where they part: it is far down in long ones. @param {HTMLElement} body */
+/** Scroll the texts to their first difference, which may be far down. @param {HTMLElement} body */
 function showDifference(body) {
   for (const mark of body.querySelectorAll("mark")) {
     const flow = mark.parentElement;

@@ -1,6 +1,6 @@
-// What the models are asked about the shown run: do two lanes part by a tie or a bug, is the run what its
-// models do again, do both lanes draw from one distribution. Begins a job on the server, asks how far it
-// is, shows what it found.
+// Questions to the models about the shown run: do two lanes diverge by a tie or a bug, does the same run give
+// the same result, do both lanes draw from the same distribution. Starts a job on the server, polls its
+// progress and shows its result.
 
 import { element, pause, table } from "specviz/dom/dom.js";
 import { resultOf } from "specviz/panels/same.js";
@@ -8,15 +8,15 @@ import { chance, number } from "specviz/words/reasons.js";
 import { visible } from "specviz/words/words.js";
 
 const ASK_EVERY = 400; // ms
-const TIE_OFFLINE = "Whether this is a tie or a bug only the models can tell: run specviz explain-difference "
+const TIE_OFFLINE = "Only the models can tell whether this is a tie or a bug: run specviz explain-difference "
   + "on the recording.";
-const DRAWS_OFFLINE = "This experiment needs the models, so it is not part of a page that was taken away.";
-const BUSY = "Wait for the run to end: this must not disturb it.";
+const DRAWS_OFFLINE = "This experiment needs the models, so a saved page does not have it.";
+const BUSY = "Wait for the run to end: this would slow it down.";
 const NO_ANSWER = "The server did not answer: try again.";
-const HOW = "The target reads the same text again, one token per pass and several, with fresh caches and "
-  + "with those of the lane with drafts. Rounding moves all of these a little; a fault moves one of them "
-  + "far.";
-const TIMES = "Its times are not compared: they are two measurements.";
+const HOW = "The target reads the same text again, with one token per pass and with several, with new caches "
+  + "and with those of the lane with drafts. Rounding changes all of these results a little; a bug changes "
+  + "one of them a lot.";
+const TIMES = "The times are not compared: they vary from run to run.";
 
 /** @typedef {(wish: any, again: number) => Promise<ExperimentState>} Begin */
 
@@ -24,12 +24,12 @@ const TIMES = "Its times are not compared: they are two measurements.";
  * One of the questions.
  * @typedef {object} Question
  * @property {Begin | undefined} begin  none without a server
- * @property {string} ask  what the button says
- * @property {string} [again]  what it says later on
+ * @property {string} ask  label of the button
+ * @property {string} [again]  its label after the first answer
  * @property {string} [stop]
- * @property {string} [offline]  what to say without a server
+ * @property {string} [offline]  the sentence without a server
  * @property {string} mark
- * @property {(result: any, draws: number) => Node[]} found  draws the answer
+ * @property {(result: any, draws: number) => Node[]} drawResult
  */
 
 /**
@@ -45,13 +45,13 @@ export function questionsFor(server, draws) {
       ask: "A tie or a bug?",
       offline: TIE_OFFLINE,
       mark: "difference",
-      found: explained,
+      drawResult: explained,
     },
     rerun: {
       begin: rerun && (({ run, trace }) => rerun({ run, trace })),
       ask: "Run it again",
       mark: "rerun",
-      found: rerunResult,
+      drawResult: rerunResult,
     },
     draws: {
       begin: sampling && ((wish, again) => sampling({ ...wish, again, draws })),
@@ -60,7 +60,7 @@ export function questionsFor(server, draws) {
       stop: "Stop drawing",
       offline: DRAWS_OFFLINE,
       mark: "draws",
-      found: (result, drawn) => [resultOf(result, drawn)],
+      drawResult: (result, drawCount) => [resultOf(result, drawCount)],
     },
   };
 }
@@ -75,14 +75,14 @@ export class Check {
   #status = element("p", "", { role: "status" });
   #result = element("div");
   /** @type {string | null} */
-  #id = null; // "" until the server has given it one; null while nothing is asked
-  #count = 0; // how often it was asked about this run
-  #turn = 0; // tells answers to a question that was given up
+  #id = null; // of the job; "" until the server has sent it; null without a job
+  #count = 0; // jobs about this run so far
+  #turn = 0; // identifies answers to a job that was given up
 
   /**
    * @param {Needs<"server" | "session">} page
    * @param {Question} question
-   * @param {() => object | null} makeWish  what it is about, or null if there is nothing
+   * @param {() => object | null} makeWish  makes the request, null if there is nothing to ask about
    */
   constructor(page, question, makeWish) {
     this.#page = page;
@@ -101,7 +101,7 @@ export class Check {
     if (this.#id !== null) this.#finish({ over: true, stopped: true });
   }
 
-  /** Another run is shown: what was found of the one before says nothing about it. */
+  /** Another run is shown: drop the result about the previous one. */
   forget() {
     this.end();
     const { ask, begin, offline = "" } = this.#question;
@@ -122,7 +122,7 @@ export class Check {
     const turn = this.#turn;
     this.#id = "";
     this.#result.replaceChildren();
-    this.#show({ over: false, status: "Asking for the models." });
+    this.#show({ over: false, status: "Waiting for the models." });
     try {
       await this.#follow(this.#question.begin?.(wish, this.#count), turn);
     } catch {
@@ -157,12 +157,12 @@ export class Check {
 
   /** @param {ExperimentState} state */
   #finish({ error, stopped, result, draws = 0 }) {
-    const { ask, again = ask, found: drawn } = this.#question;
+    const { ask, again = ask, drawResult } = this.#question;
     this.#id = null;
     this.#bar.hidden = true;
     this.#button.textContent = this.#count ? again : ask;
-    this.#status.textContent = error ?? (stopped ? "Stopped before it could tell." : "");
-    if (result) this.#result.replaceChildren(...drawn(result, draws));
+    this.#status.textContent = error ?? (stopped ? "Stopped before there was a result." : "");
+    if (result) this.#result.replaceChildren(...drawResult(result, draws));
   }
 }
 
@@ -176,15 +176,15 @@ function rerunResult({ same, lines: [answer, ...differences] }) {
   ];
 }
 
-/** The reasons why two lanes parted, with a verdict and a table. @param {DifferenceResult} result */
+/** Why two lanes diverged: a verdict, its reasons and a table. @param {DifferenceResult} result */
 function explained({ verdict, summary, ours, theirs, scored, rounding, held, judged, reasons }) {
-  const head = ["the place, scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
+  const head = ["scored by", `“${visible(ours)}”`, `“${visible(theirs)}”`, "apart, nats"];
   const rows = scored.map(({ name, p_ours: p, p_theirs: other, apart }) => {
     const sign = apart < 0 ? "−" : "+";
     return [name, chance(p), chance(other), sign + number(Math.abs(apart))];
   });
-  const control = `Rounding moves logits by up to ${number(rounding)} nats here. As a control the target `
-    + `drafted for itself: ${held} of ${judged} guesses held.`;
+  const control = `Rounding changes logits by up to ${number(rounding)} nats here. As a control, the target `
+    + `drafted for itself: ${held} of ${judged} guesses were accepted.`;
   const items = reasons.map((reason) => element("li", "", reason));
   return [
     element("p", `sv-lead sv-found is-${verdict}`, summary),
@@ -196,8 +196,8 @@ function explained({ verdict, summary, ours, theirs, scored, rounding, held, jud
 }
 
 /**
- * A run as the server reads it: without texts of alternatives, which are most of it, and without
- * the margins that follow from them.
+ * A run in the form that the server reads: without the alternatives of tokens, which are most of its bytes,
+ * and without the margins that follow from them.
  * @param {Trace} trace
  */
 export const bareOf = ({ schema, header, rounds, end }) => ({

@@ -1,4 +1,4 @@
-// The drawer over the page's right edge, with one of two panels in it.
+// The drawer at the page's right edge, with one of two panels.
 
 import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
@@ -14,13 +14,13 @@ import { fixed } from "specviz/words/words.js";
 
 /** @type {Record<string, string>} */
 const TITLES = { why: "Why this speed?", same: "Is it the same text?" };
-/** @type {[string, string, string][]} metric, letter, what it is */
+/** @type {[string, string, string][]} metric, letter, meaning */
 const GREEK = [
-  ["c", "c", "the price of a guess, in passes of the target alone"],
-  ["tau_predicted", "τ by the formula", "if verdicts did not depend on each other"],
-  ["efficiency", "efficiency", "accepted of all guesses, also the ignored ones"],
+  ["c", "c", "the cost of a guess, in passes of the target alone"],
+  ["tau_predicted", "τ by the formula", "for verdicts independent of each other"],
+  ["efficiency", "efficiency", "accepted share of all guesses, with the ignored ones"],
 ];
-const REDRAW = 300; // ms between drawings, at least
+const REDRAW = 300; // ms, the shortest time between two drawings
 
 export class Panels {
   #title = element("h2", "", { id: "sv-drawer-title" });
@@ -32,7 +32,7 @@ export class Panels {
   #whatIf;
   #config;
   #session;
-  #tellClosed;
+  #onClose;
   #checks;
   #open = /** @type {string | null} */ (null); // the panel
   #shown = /** @type {{ rounds: Round[], trace: Trace, lane: LaneName } | null} */ (null);
@@ -41,12 +41,12 @@ export class Panels {
 
   /**
    * @param {Needs<"root" | "server" | "config" | "session">} page
-   * @param {() => void} closed  called when a panel is closed
+   * @param {() => void} onClose  called when a panel is closed
    */
-  constructor(page, closed) {
+  constructor(page, onClose) {
     const { root, server, config, session } = page;
     const questions = questionsFor(server, config.draws);
-    this.#tellClosed = closed;
+    this.#onClose = onClose;
     this.#config = config;
     this.#session = session;
     this.#charts = new Charts(page);
@@ -75,7 +75,7 @@ export class Panels {
     return trace && { run, lane: this.#shown?.lane, trace: bareOf(trace) };
   }
 
-  /** The prompt that many draws are made from, and how. */
+  /** The prompt and the settings for many draws. */
   #prompt() {
     if (!this.#shown) return null;
     const { lane, trace } = this.#shown;
@@ -83,20 +83,20 @@ export class Panels {
     return { run: this.#session.liveRun, lane, prompt, settings };
   }
 
-  /** Whether one was open. */
+  /** Close the panel, and return whether one was open. */
   close() {
     if (this.#open === null) return false;
     this.#open = null;
     this.#drawer.hidden = true;
     for (const check of Object.values(this.#checks)) check.end();
-    this.#tellClosed();
+    this.#onClose();
     return true;
   }
 
   /**
    * @param {Round[]} rounds
-   * @param {Trace} trace  of a race of two, or one lane of another beside the baseline
-   * @param {LaneName} lane  which one
+   * @param {Trace} trace  of a race of two, or one lane of a larger race with the baseline
+   * @param {LaneName} lane  its name
    */
   show(rounds, trace, lane) {
     if (this.#shown?.trace !== trace) for (const check of Object.values(this.#checks)) check.forget();
@@ -131,11 +131,11 @@ export class Panels {
     this.#filled = trace;
   }
 
-  // The sliders stay in their place: whoever holds one must not lose it. Sentences, figures and charts
-  // are of the whole run once it is over, wherever the playhead stands.
-  /** @type {(shown: Round[], trace: Trace, lane: LaneName) => void} */
-  #fillWhy(shown, trace, lane) {
-    const rounds = settled(shown, trace);
+  // The sliders are never replaced, since a visitor may be dragging one. Once a run is over, sentences,
+  // figures and charts are about all of it, wherever the playhead is.
+  /** @type {(shownRounds: Round[], trace: Trace, lane: LaneName) => void} */
+  #fillWhy(shownRounds, trace, lane) {
+    const rounds = settled(shownRounds, trace);
     const why = explain(rounds, trace.header, this.#config.mostGamma);
     if (!this.#why.isConnected) {
       this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());

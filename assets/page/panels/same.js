@@ -7,23 +7,23 @@ import { codeIn } from "specviz/words/code.js";
 import { chance } from "specviz/words/reasons.js";
 import { arithmeticOf, comparison, fixed, sameness, visible } from "specviz/words/words.js";
 
-const BEFORE = 120; // shared tokens that are shown before the lanes part
+const BEFORE = 120; // shared tokens that are shown before the lanes diverge
 const AFTER = 14; // tokens of each lane that are shown from there on
-const GREEDY = "Greedy, exactness can be read off: a draft is accepted only if it is the target’s own first "
-  + "choice.";
-const MAY_PART = "In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a little "
-  + "differently from a pass over one, and a near-tie may fall the other way.";
+const GREEDY = "In a greedy run exactness is visible: a draft is accepted only if it is the target’s own "
+  + "first choice.";
+const MAY_DIVERGE = "In fp32 the lanes must agree; with fewer bits a pass over several tokens rounds a "
+  + "little differently from a pass over one, and a near-tie may go the other way.";
 const MUST_AGREE = "A token’s numbers have the same bits in a pass over one token and over several, so the "
   + "lanes must agree.";
-const ONE_RUN = "One run cannot show that, many draws can: how often does each beginning come, "
-  + "in either lane?";
+const ONE_RUN = "One run cannot show that, but many draws can: how often does each lane write each "
+  + "beginning?";
 
 /**
- * Fill `body` for a greedy run: what both lanes share, and where they part.
+ * Fill `body` for a greedy run: the text that both lanes share, and where they diverge.
  * @param {HTMLElement} body
  * @param {Round[]} rounds
  * @param {Trace} trace
- * @param {HTMLElement} check  says whether a difference is a tie
+ * @param {HTMLElement} check  finds out whether a difference is a tie
  */
 export function showGreedy(body, rounds, trace, check) {
   const same = comparison(rounds);
@@ -51,21 +51,22 @@ export function showGreedy(body, rounds, trace, check) {
 }
 
 /**
- * The arithmetic that both lanes share, and whether it lets them part.
+ * The arithmetic of both lanes, and whether they may diverge with it.
  * @param {Header} header
  */
 function rounding(header) {
-  const agreement = header.target.form === "compiled" ? MUST_AGREE : MAY_PART;
+  const agreement = header.target.form === "compiled" ? MUST_AGREE : MAY_DIVERGE;
   if (header.source) return agreement;
   return `Both lanes compute with ${arithmeticOf(header)}. ${agreement}`;
 }
 
 /**
- * A text whose tokens can be told apart.
+ * A text with visible token borders.
  * @param {string} name
  * @param {Token[]} tokens
  * @param {{ code: Set<Token>, isCut?: boolean, isApart?: boolean }} how  code: the tokens that are code,
- *   which keep their lines. isCut: whether more stands before them. isApart: whether the lanes part here
+ *   which keep their lines. isCut: whether there is more text before them. isApart: whether the lanes
+ *   diverge here
  */
 function flow(name, tokens, { code, isCut = false, isApart = false }) {
   const words = tokens.map((token) => {
@@ -111,8 +112,8 @@ function closestCall(tokens) {
  */
 export function showSampled(body, trace, experiment) {
   const { temperature } = trace.header.settings;
-  const lead = `At temperature ${temperature} both lanes draw each token at random, so two texts may differ `
-    + "as two throws of one die do.";
+  const lead = `At temperature ${temperature} both lanes draw each token at random, so two texts may differ, `
+    + "like two throws of one die.";
   const { exact, law: sentence } = verdictKind(ruleOf(trace.header.settings));
   const law = element("p", exact ? "" : "sv-inexact", sentence);
   body.replaceChildren(element("p", "sv-lead", lead), law, element("p", "", ONE_RUN), experiment);
@@ -133,7 +134,7 @@ export function resultOf(result, draws) {
     "sv-result",
     element("p", "sv-pairs-key", keyOf("ours", "with drafts"), keyOf("theirs", "target alone")),
     element("ol", "sv-pairs", ...cells.map((cell) => cellRow(cell, maxCount))),
-    element("p", "", `${draws} draws in each lane of ${what}${from}.`),
+    element("p", "", `${draws} draws of ${what}${from}, in each lane.`),
     element("p", "sv-lead", reading(result)),
   );
 }
@@ -147,7 +148,7 @@ const keyOf = (lane, name) => element("span", "", element("i", lane), name);
  */
 function cellRow({ text, ours, theirs }, maxCount) {
   if (text === null) {
-    // The rest may hold most draws: on the same scale it would make the named ones tiny.
+    // The rest may have most draws: on the same scale it would make the named bars tiny.
     const counts = element("small", "", `${ours} and ${theirs}`);
     return element("li", "is-rest", element("b", "", "all others"), element("span", "sv-pair", counts));
   }
@@ -160,22 +161,21 @@ function cellRow({ text, ours, theirs }, maxCount) {
 }
 
 /**
- * A p-value in words, for people who have not met one.
+ * A p-value in words, for readers who do not know p-values.
  * @param {Pick<ExperimentResult, "statistic" | "degrees" | "p_value">} result
  */
 export function reading({ statistic, degrees, p_value: p }) {
   if (p === null) {
-    return "There is nothing to tell apart: no beginning is common enough for a cell of its own, or there is "
+    return "There is nothing to compare: no beginning is common enough for a cell of its own, or there is "
       + "only one.";
   }
   const value = p < 0.001 ? "below 0.001" : fixed(p, 3);
   const finding = `χ² = ${fixed(statistic, 1)} with ${degrees} degrees of freedom, p = ${value}. `
-    + `Two samples of one and the same distribution differ this much or more in ${chance(p)} of such `
-    + "experiments";
-  if (p >= 0.05) return `${finding}: nothing here speaks against exactness.`;
+    + `Two samples of the same distribution differ this much or more in ${chance(p)} of such experiments`;
+  if (p >= 0.05) return `${finding}: this is no evidence against exactness.`;
   if (p >= 0.001) {
-    return `${finding}: rare, but it happens to exact samplers, too. Draw again: if it stays low, something `
+    return `${finding}: rare, but it happens to exact samplers too. Draw again: if p stays low, something `
       + "is wrong.";
   }
-  return `${finding}: hardly by chance. The lanes do not draw from one distribution.`;
+  return `${finding}: too rare for chance. The lanes do not draw from the same distribution.`;
 }

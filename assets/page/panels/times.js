@@ -1,4 +1,4 @@
-// Bars of the time of rounds, on one scale, in the colours of their parts.
+// Bars of the times of rounds on one scale, in the colours of their parts.
 
 import { element } from "specviz/dom/dom.js";
 import { fixed } from "specviz/words/words.js";

@@ -1,20 +1,20 @@
-// The best gamma by the formula, at an alpha and a price that the reader chooses.
+// The best gamma by the formula, for an alpha and a cost that the reader chooses.
 
 import { element } from "specviz/dom/dom.js";
 import { bestGamma } from "specviz/facts/costs.js";
 import { adapts } from "specviz/words/verdict.js";
 import { fixed } from "specviz/words/words.js";
 
-/** The bars where a run may draft more than can stand side by side. */
+/** The gammas with a bar if there are too many for one each. */
 const ROUND_GAMMAS = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
 
-const FORMULA = "The formula: τ(α, γ) / (γ · price of a guess + price of judging), in passes of the target "
-  + "alone, with verdicts that do not depend on each other. Judging costs one pass for no guess and what it "
-  + "cost here for as many as here, in a straight line.";
+const FORMULA = "The formula: τ(α, γ) / (γ · cost of a guess + cost of judging), in passes of the target "
+  + "alone, with independent verdicts. The cost of judging grows linearly with the guesses, from one pass "
+  + "for none, and fits the cost in this run.";
 
 /** @typedef {"alpha" | "step"} Name */
 /** @type {[Name, string, number][]} name, label, most */
-const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Price of a guess", 1]];
+const SLIDERS = [["alpha", "α, accepted of judged", 0.99], ["step", "Cost of a guess", 1]];
 
 export class WhatIf {
   node = element("section", "sv-whatif");
@@ -42,7 +42,7 @@ export class WhatIf {
   }
 
   /**
-   * @param {Explanation | null} why  null before there is something to compare
+   * @param {Explanation | null} why  null while nothing can be compared
    * @param {Pick<Settings, "gamma" | "gamma_policy">} settings of the run
    */
   show(why, settings) {
@@ -89,7 +89,7 @@ export class WhatIf {
     this.#back.hidden = !this.#isTouched;
     const maxGamma = Math.max(this.#maxGamma, this.#settings.gamma);
     const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, maxGamma);
-    // A policy, or text without a match, drafts another number in each round: then no bar is ours.
+    // If a policy or missing matches vary the number of drafts, no bar is the one in use.
     const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
     this.#drawBars(best, ours, this.#shownGammas(maxGamma, best.gamma, ours));
     this.#summary.textContent = `By the formula, not measured, ${advice(best, ours)}. Measured in this run: `
@@ -97,8 +97,8 @@ export class WhatIf {
   }
 
   /**
-   * The gammas that have a bar: all, or a few of many.
-   * @type {(most: number, best: number, ours: number | null) => number[]}
+   * The gammas with a bar: all, or a few of many.
+   * @type {(maxGamma: number, best: number, ours: number | null) => number[]}
    */
   #shownGammas(maxGamma, best, ours) {
     if (maxGamma <= this.#maxGamma) return Array.from({ length: maxGamma }, (_, i) => i + 1);
@@ -109,13 +109,13 @@ export class WhatIf {
   /**
    * @param {{ gamma: number, speeds: number[] }} best
    * @param {number | null} ours  the gamma in use
-   * @param {number[]} shown  the gammas that have a bar
+   * @param {number[]} barGammas  the gammas with a bar
    */
-  #drawBars({ gamma, speeds }, ours, shown) {
-    const highest = Math.max(1, ...shown.map((barGamma) => speeds[barGamma]));
+  #drawBars({ gamma, speeds }, ours, barGammas) {
+    const highest = Math.max(1, ...barGammas.map((barGamma) => speeds[barGamma]));
     const focused = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
     const canRun = document.querySelector("#run") !== null;
-    this.#bars.replaceChildren(...shown.map((barGamma) => {
+    this.#bars.replaceChildren(...barGammas.map((barGamma) => {
       const speed = speeds[barGamma];
       const style = { height: `${(100 * speed) / highest}%` };
       const bar = element("i", "", { style, dataset: { value: fixed(speed, 2) } });
@@ -139,12 +139,12 @@ export class WhatIf {
  */
 function advice(best, ours) {
   if (best.gamma === 0) return "no γ would pay";
-  const gain = `γ = ${best.gamma} gives most, ${fixed(best.speedup, 2)}×`;
+  const gain = `γ = ${best.gamma} is best, ${fixed(best.speedup, 2)}×`;
   if (ours === null || ours === best.gamma) return gain;
   return `${gain}; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
 }
 
-/** Over a bar: runs the prompt of the page with this gamma. @param {number} gamma */
+/** A button over a bar that runs the page's prompt with this gamma. @param {number} gamma */
 function runner(gamma) {
   const label = `Run with γ = ${gamma}`;
   return element("button", "", { dataset: { runGamma: gamma }, title: label, "aria-label": label });

@@ -1,4 +1,4 @@
-// The panel "Why this speed?": what a round costs, what it yields, and whether that pays.
+// The panel "Why this speed?": the cost of a round, its yield, and whether that pays.
 
 import { element, table, titled } from "specviz/dom/dom.js";
 import { milliseconds, timeBars, timesKey } from "specviz/panels/times.js";
@@ -11,11 +11,12 @@ const NO_VERDICT = `A run that is not finished, or has fewer than ${MIN_ROUNDS} 
   + "no verdict: these are its figures so far.";
 const NO_DRAFTS = "Without drafts both lanes are the same loop: there is nothing to gain and nothing to "
   + "lose.";
-const NEVER_PAYS = "Not at this γ: a round costs more passes than the tokens that it can yield at most.";
-const TEXTBOOK = "The textbook, τ(α, γ) / (γc + 1), takes judging for one pass and verdicts for independent";
+const NEVER_PAYS = "Not at this γ: a round costs more passes than the most tokens that it can yield.";
+const TEXTBOOK = "The textbook formula, τ(α, γ) / (γc + 1), assumes that judging costs one pass and that "
+  + "verdicts are independent";
 
 /**
- * Fill `body` with what explains the rounds that are shown: a sentence, the figures by their letters, and the
+ * Fill `body` with the explanation of the shown rounds: a sentence, the figures by their letters, and the
  * reasons.
  * @type {(body: HTMLElement, why: Explanation | null, trace: Trace, greek: HTMLElement) => void}
  */
@@ -37,16 +38,16 @@ export function showWhy(body, why, trace, greek) {
     titled("Predicted against measured", predicted(why), element("p", "", difference(why)),
       element("p", "", endToEnd(why.m))),
     titled("Does it pay?", ...breakEven(why)),
-    titled("What is easily misread", misreadings(why)));
+    titled("Often misunderstood", misreadings(why)));
 }
 
-// The ratio of whole runs: that of the headline counts neither prefill nor what is for the reader.
+// The ratio of whole runs: the headline's ratio counts neither prefill nor the work for display.
 /** @param {Metrics} m */
 function endToEnd({ speedup_wall: wall, speedup_end_to_end: prefilled }) {
   const sentence = wall !== null
     ? `End to end, with prefill and text: ${fixed(wall, 2)}×.`
     : `With prefill: ${fixed(prefilled, 2)}×.`;
-  return `${sentence} That is one reading of a clock that also counts what has nothing to do with drafts.`;
+  return `${sentence} That is one measurement, and its clock also counts work that drafts do not change.`;
 }
 
 /**
@@ -59,9 +60,9 @@ export function verdictOf(why, settings) {
   const gamma = adapts(settings, costs.gamma) ? fixed(costs.gamma, 2) : String(settings.gamma);
   if (break_even === null) {
     const judging = costs.judging > 1 + NEAR
-      ? `, and judging ${gamma} of its guesses ${fixed(costs.judging, 2)} passes`
+      ? `, and judging ${gamma} guesses costs ${fixed(costs.judging, 2)} passes`
       : "";
-    return `The draft costs ${fixed(costs.step, 2)} of a target pass${judging}: no acceptance rate can pay `
+    return `A guess costs ${fixed(costs.step, 2)} of a target pass${judging}: no acceptance rate can pay `
       + `for that at γ = ${gamma}.`;
   }
   const balance = `A round yields ${fixed(m.tau, 2)} tokens ${priceOf(costs.price)}`;
@@ -69,21 +70,22 @@ export function verdictOf(why, settings) {
     return `${balance}: that makes it ${fixed(speedup, 2)} times as fast. It pays while more than `
       + `${chance(break_even)} of the judged guesses are accepted; here ${chance(m.alpha)} are.`;
   }
-  if (speedup > 1 - NEAR) return `${balance}: that is as good as even.`;
+  if (speedup > 1 - NEAR) return `${balance}: that is about even.`;
   if ((m.alpha ?? 0) < break_even) {
-    return `${balance}, so speculation loses. Of the judged guesses ${chance(m.alpha)} are accepted; at this `
-      + `price ${chance(break_even)} would have to be.`;
+    return `${balance}, so speculation loses. ${chance(m.alpha)} of the judged guesses are accepted; at this `
+      + `cost it takes ${chance(break_even)} to break even.`;
   }
   return `${balance}, so speculation loses, although ${chance(m.alpha)} of the judged guesses are accepted: `
-    + `they come in clusters, and independent ones would yield ${fixed(m.tau_predicted, 2)} a round.`;
+    + `they come in clusters. Independent verdicts would yield ${fixed(m.tau_predicted, 2)} tokens a round.`;
 }
 
 /**
- * A round has a whole pass in it: less is a machine that was busy meanwhile, and no price.
- * @param {number} price in passes of the target alone
+ * The cost of a round in words. A round contains a whole pass, so a lower cost only means that the machine
+ * was busy.
+ * @param {number} price  in passes of the target alone
  */
-export const priceOf = (price) => (price < 1 ? "for about the price of one pass of the target"
-  : `for the price of ${fixed(price, 2)} passes of the target`);
+export const priceOf = (price) => (price < 1 ? "and costs about one pass of the target"
+  : `and costs ${fixed(price, 2)} passes of the target`);
 
 /** Two bars on one scale of milliseconds: a round of each lane. @param {Explanation} why */
 function times({ costs }) {
@@ -98,20 +100,20 @@ function times({ costs }) {
 function shares({ m, costs }) {
   const total = costs.draft + costs.verify + costs.overhead;
   const share = (/** @type {number} */ part) => chance(part / total);
-  return `Per round ${fixed(costs.gamma, 2)} guesses at c = ${fixed(m.c, 2)} of a target pass each take `
-    + `${share(costs.draft)} of the time, the pass that judges them ${share(costs.verify)}.`;
+  return `Per round, ${fixed(costs.gamma, 2)} guesses at c = ${fixed(m.c, 2)} of a target pass each take `
+    + `${share(costs.draft)} of the time, and the pass that judges them takes ${share(costs.verify)}.`;
 }
 
-/** Tokens per round, price and speed-up: by the textbook, and measured. @param {Explanation} why */
+/** Tokens per round, cost and speed-up: by the textbook, and measured. @param {Explanation} why */
 function predicted({ m, costs, speedup, formula }) {
   const price = formula && m.tau_predicted ? m.tau_predicted / formula : null;
   /** @type {[string, ...(number | null)[]][]} */
   const rows = [["textbook", m.tau_predicted, price, formula], ["measured", m.tau, costs.price, speedup]];
-  return table("", ["", "tokens per round", "price, passes", "speed-up"],
+  return table("", ["", "tokens per round", "cost, passes", "speed-up"],
     rows.map(([name, ...values]) => [name, ...values.map((value) => fixed(value, 2))]));
 }
 
-/** The reasons why the textbook's speed-up is not the measured one. @param {Explanation} why */
+/** The reasons why the textbook's speed-up differs from the measured one. @param {Explanation} why */
 function difference({ m, costs, speedup, formula }) {
   const ratio = (/** @type {number | null} */ a, /** @type {number | null} */ b) => (a ?? 0) / (b ?? 0);
   if (Math.abs(ratio(speedup, formula) - 1) <= NEAR) return `${TEXTBOOK}. Here it is right.`;
@@ -128,7 +130,7 @@ function difference({ m, costs, speedup, formula }) {
   return `${TEXTBOOK}. But ${reasons.join(", and ")}.`;
 }
 
-// Alpha on a line from 0 to 1, and the place on it from which on drafts pay.
+// Alpha on a line from 0 to 1, with the threshold above which drafts pay.
 /** @type {(why: Explanation) => HTMLElement[]} */
 function breakEven({ m, break_even: threshold }) {
   if (threshold === null) return [element("p", "", NEVER_PAYS)];
@@ -138,7 +140,7 @@ function breakEven({ m, break_even: threshold }) {
   const pays = element("i", "", { style: { left: `${100 * threshold}%` } });
   const side = alpha >= threshold ? "above" : "below";
   const words = `α = ${fixed(m.alpha, 2)}, ${side} the break-even of ${fixed(threshold, 2)} for this γ at `
-    + "the measured prices.";
+    + "the measured costs.";
   return [
     element("div", "sv-payline", pays, mark("break-even", threshold), mark("α", alpha)),
     element("p", "", words),
@@ -151,20 +153,19 @@ function misreadings({ m, costs, speeds }) {
   /** @type {[question: string, answer: string][]} */
   const answers = [
     [
-      "Is a longer τ always faster?",
-      `No: τ = ${fixed(m.tau, 2)} is what a round yields, and it was paid for: a round took `
-        + `${fixed(costs.price, 2)} times as long as one of the target alone. More guesses raise both, and `
-        + "the later ones hold less often.",
+      "Is a larger τ always faster?",
+      `No: a round yields τ = ${fixed(m.tau, 2)} tokens, but it took ${fixed(costs.price, 2)} times as long `
+        + "as one of the target alone. More guesses raise both, and later guesses are accepted less often.",
     ],
     [
       "Is checking free?",
-      `No: the pass over the guesses, with the rest of a round, costs ${fixed(costs.judging, 2)} passes of `
-        + "the target alone here. With experts or a long text it can cost much more.",
+      `No: the pass over the guesses, with the round’s overhead, costs ${fixed(costs.judging, 2)} passes of `
+        + "the target alone here. With a mixture of experts or a long text it can cost much more.",
     ],
     [
       "Is accepted over drafted α?",
-      `No: α = ${fixed(m.alpha, 2)} counts judged guesses only. Guesses after a rejected one were drafted `
-        + `and paid, but not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`,
+      `No: α = ${fixed(m.alpha, 2)} counts only judged guesses. Guesses after a rejected one took time but `
+        + `were not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`,
     ],
   ];
   if (speeds[1] !== undefined) {
@@ -179,7 +180,7 @@ function misreadings({ m, costs, speeds }) {
     [element("dt", "", question), element("dd", "", answer)]);
   const list = element("dl", "sv-misreadings", ...terms);
   if (!document.querySelector(".has-questions")) return element("div", "", list);
-  const more = element("button", "sv-link", "Guess first: these and more, each as a recorded run",
+  const more = element("button", "sv-link", "Quiz: these and more, each with a recorded run",
     { dataset: { question: "" } });
   return element("div", "", list, more);
 }

@@ -1,5 +1,5 @@
-// Common misunderstandings, each as a question about a recorded run: guess first, then see.
-// Every figure of an answer is computed from its run. A pair says which of its recordings answer them.
+// Common misunderstandings, each as a question about a recorded run: guess first, then see the answer.
+// Every figure of an answer is computed from its run. Each pair names the recordings for its questions.
 
 import { explain } from "specviz/facts/costs.js";
 import { measure } from "specviz/facts/metrics.js";
@@ -9,7 +9,7 @@ import { NEAR, range } from "specviz/words/verdict.js";
 import { comparison, fixed, percent, plural, visible } from "specviz/words/words.js";
 
 /**
- * A question about the run that is shown and perhaps another, whose figures it needs too.
+ * A question about the shown run, with a second run for comparison if it needs one.
  * @typedef {object} AboutRun
  * @property {string[]} answers
  * @property {(run: Trace, beside: Trace) => string} ask
@@ -32,7 +32,7 @@ function ratio(trace) {
 /** @param {Trace} trace */
 const drafts = ({ rounds }) => rounds.flatMap(({ lane, drafted }) => (lane === "baseline" ? [] : drafted));
 
-// The place of one of three answers: higher, lower, or as good as the same.
+// The index of one of three answers: higher, lower, or about the same.
 /** @type {(value: number, than: number) => 0 | 1 | 2} */
 function placeOf(value, than) {
   if (value > than * (1 + NEAR)) return 0;
@@ -46,8 +46,8 @@ function surestRejected(judged) {
   if (!token) return "";
   const { p = 0, q = 1, u = 0 } = token;
   return `“${visible(token.text)}” was rejected although the target gave it p = ${fixed(p, 2)}: `
-    + `the draft was surer, q = ${fixed(q, 2)}, so it held with chance p/q = ${fixed(p / q, 2)}, `
-    + `and the draw was ${fixed(u, 2)}. `;
+    + `the draft gave it q = ${fixed(q, 2)}, so it is accepted only if the random draw is below `
+    + `p/q = ${fixed(p / q, 2)}, and the draw was ${fixed(u, 2)}. `;
 }
 
 /** The least likely of the accepted guesses, in a sentence; empty if none was. @param {Token[]} judged */
@@ -58,13 +58,13 @@ function leastAccepted(judged) {
   return `“${visible(token.text)}” was accepted although the target gave it ${chance(token.p ?? 0)}. `;
 }
 
-/** The target's likeliest token at the first place. @param {Trace} trace */
+/** The target's likeliest first token. @param {Trace} trace */
 const firstChoice = ({ rounds }) => rounds.find(({ lane }) => lane === "baseline")?.emitted[0]?.top_p?.[0];
 
 /** @param {Trace} trace */
 const temperatureOf = ({ header }) => header.settings.temperature;
 
-// The chance of one token at two temperatures, in a sentence.
+// The probability of one token at two temperatures, in a sentence.
 /** @type {(hot: Trace, usual: Trace) => string} */
 function chancesOf(hot, usual) {
   const first = firstChoice(usual);
@@ -87,7 +87,8 @@ export const QUESTIONS = {
     reveal(run) {
       const judged = drafts(run).filter(({ p, q, u }) => ![p, q, u].includes(undefined));
       const examples = surestRejected(judged) + leastAccepted(judged);
-      return { right: 1, why: `${examples}Only so does every token come as often as from the target alone.` };
+      const why = `${examples}Only this makes every token as frequent as with the target alone.`;
+      return { right: 1, why };
     },
   },
   "one-guess": {
@@ -98,8 +99,8 @@ export const QUESTIONS = {
       const price = fixed(costs(run)?.price, 2);
       return {
         right: placeOf(speedup ?? 1, 1),
-        why: `A round writes one token or two: here τ = ${fixed(tau, 2)}, for the price of ${price} target `
-          + `steps, since ${percent(alpha)} of the guesses are accepted. That is ${ratio(run)}.`,
+        why: `A round writes one or two tokens: here τ = ${fixed(tau, 2)}, since ${percent(alpha)} of the `
+          + `guesses are accepted. It costs ${price} target passes. That makes ${ratio(run)}.`,
       };
     },
   },
@@ -110,9 +111,9 @@ export const QUESTIONS = {
       const judged = counts.accepted + counts.rejected;
       return {
         right: placeOf(alpha ?? 0, efficiency ?? 0) === 0 ? 1 : 0,
-        why: `α counts judged guesses only: ${counts.accepted} of ${judged} held, α = ${fixed(alpha, 2)}. `
-          + `The other ${plural(counts.ignored, "guess")} stood after a rejected one: `
-          + "drafted, paid for, and never judged.",
+        why: `α counts only judged guesses: ${counts.accepted} of ${judged} were accepted, `
+          + `α = ${fixed(alpha, 2)}. The other ${plural(counts.ignored, "guess")} came after a rejected one: `
+          + "drafted, but never judged.",
       };
     },
     ask: (run) => {
@@ -132,7 +133,7 @@ export const QUESTIONS = {
         right: placeOf(long.speedup ?? 1, short.speedup ?? 1),
         why: `A round yields ${fixed(long.tau, 2)} tokens instead of ${fixed(short.tau, 2)}, `
           + `but it costs ${price} target passes instead of ${shortPrice}, `
-          + `for only ${percent(long.efficiency)} of the guesses are used: `
+          + `because only ${percent(long.efficiency)} of the guesses are used: `
           + `${ratio(run)} instead of ${ratio(beside)}.`,
       };
     },
@@ -144,8 +145,8 @@ export const QUESTIONS = {
   },
   "judging-costs": {
     answers: ["Yes, τ times as fast", "No, checking is not free"],
-    ask: (run) => "Guesses are copied from the text, at almost no cost, "
-      + `and a pass yields ${fixed(figures(run).tau, 2)} tokens. Is that so many times as fast?`,
+    ask: (run) => "Guesses are copied from the text at almost no cost, "
+      + `and a pass yields τ = ${fixed(figures(run).tau, 2)} tokens. Is that τ times as fast?`,
     reveal(run) {
       const { judging = 1, draft = 0, verify = 0, overhead = 0, gamma = 0 } = costs(run) ?? {};
       const { tau, speedup } = figures(run);
@@ -153,9 +154,9 @@ export const QUESTIONS = {
       return {
         right: placeOf(tau ?? 1, speedup ?? 1) === 0 ? 1 : 0,
         why: `Guessing took ${guessing} of the time, but a pass over ${fixed(gamma, 1)} guesses, `
-          + `with the rest of the round, costs ${fixed(judging, 2)} steps of the target alone. `
+          + `with the round’s overhead, costs ${fixed(judging, 2)} passes of the target alone. `
           + `So it is ${ratio(run)}, not ${fixed(tau, 2)}×. `
-          + "With experts or a long text judging can cost much more.",
+          + "With a mixture of experts or a long text judging can cost much more.",
       };
     },
   },
@@ -166,7 +167,7 @@ export const QUESTIONS = {
       return {
         right: 1,
         why: `${chancesOf(run, beside)}Both p and q are taken after temperature, top-k and top-p, `
-          + `so these change the verdicts, too: α is ${alphaOf(beside)} and ${alphaOf(run)}.`,
+          + `so these change the verdicts too: α is ${alphaOf(beside)} and ${alphaOf(run)}.`,
       };
     },
     ask: (run) =>
@@ -179,14 +180,14 @@ export const QUESTIONS = {
       const greedy = comparison(beside.rounds);
       const here = differAt === null
         ? `Here all ${plural(compared, "token")} happen to be the same`
-        : `Here they part after ${plural(differAt, "token")}`;
+        : `Here they diverge after ${plural(differAt, "token")}`;
       const ending = greedy.differAt === null
         ? `all ${plural(greedy.compared, "token")} are the same`
         : `they are the same for ${plural(greedy.differAt, "token")}`;
       return {
         right: differAt === null ? 0 : 1,
-        why: `${here}: each lane draws at random. What is kept is the chance of every text, not one text. `
-          + `At temperature 0 nothing is drawn: in another recording ${ending}.`,
+        why: `${here}: each lane draws at random. The method keeps the probability of every text, not one `
+          + `particular text. At temperature 0 nothing is drawn: in another recording ${ending}.`,
       };
     },
     ask: (run) => "The method is lossless. "

@@ -1,4 +1,5 @@
-// The stage: one screen for the last row, no controls, and questions to the room before a result is shown.
+// The stage: one screen that the last row can read, without controls, and questions to the room before a
+// result is shown.
 
 import { closest, closing, element, find, findAll, openAtTop } from "specviz/dom/dom.js";
 import { importPart } from "specviz/dom/part.js";
@@ -7,11 +8,11 @@ import { importPart } from "specviz/dom/part.js";
  * @typedef {object} Question
  * @property {string} text
  * @property {string[]} answers
- * @property {string[]} short  what the answers are called in the count of guesses
- * @property {() => Answer} [reveal]  the right answer, where it is not just the ratio
+ * @property {string[]} short  short names of the answers, for the tally
+ * @property {() => Answer} [reveal]  the right answer, if it is not just the ratio
  */
 
-/** @typedef {{ right: number, why: string }} Answer  the place of the right answer, and its reason */
+/** @typedef {{ right: number, why: string }} Answer  the index of the right answer, and its reason */
 
 const SIZES = [0.7, 0.85, 1, 1.2, 1.45, 1.75];
 /** @type {Question} */
@@ -27,7 +28,7 @@ export class Stage {
   #answer;
   #size = SIZES.indexOf(1);
   /** @type {Question | null} */
-  #question = null; // that is asked of what is shown, or was answered
+  #question = null; // about the shown run, open or answered
   #votes = /** @type {number[]} */ ([]); // by answer
 
   /** @param {Needs<"root" | "address" | "replay" | "session" | "timeline" | "view" | "quiz">} page */
@@ -44,7 +45,7 @@ export class Stage {
       else if (closest(event, "[data-reveal]")) this.guess();
     });
     addEventListener("popstate", () => { if (this.isOn) this.set(false); });
-    // Whoever leaves the full screen by the browser's own key leaves the question, or else the stage.
+    // The browser's own key to leave the full screen also closes the question, or else the stage.
     document.addEventListener("fullscreenchange", () => {
       if (!document.fullscreenElement && this.isOn && !this.closeQuestion()) this.leave();
     });
@@ -58,7 +59,7 @@ export class Stage {
     return this.#page.root.dataset.guess === "open";
   }
 
-  /** Whether something is asked, or was answered, of what is shown. */
+  /** Whether there is a question about the shown run, open or answered. */
   get hasAsked() {
     return this.#question !== null;
   }
@@ -77,7 +78,7 @@ export class Stage {
     if (this.isOn) this.leave(); else this.#enter();
   }
 
-  /** Take a question away, asked or answered. Whether there was one. */
+  /** Remove the question, open or answered, and return whether there was one. */
   closeQuestion() {
     if (!this.isOn || !this.hasAsked) return false;
     this.#close();
@@ -85,7 +86,7 @@ export class Stage {
     return true;
   }
 
-  /** Whether it was on. */
+  /** Leave the stage, and return whether it was on. */
   leave() {
     if (!this.isOn) return false;
     this.set(false);
@@ -93,14 +94,14 @@ export class Stage {
     return true;
   }
 
-  /** @param {1 | -1} by sizes of the text */
+  /** Change the size of the text. @param {1 | -1} by  steps */
   grow(by) {
     this.#size = Math.max(0, Math.min(this.#size + by, SIZES.length - 1));
     this.#page.root.style.setProperty("--sv-size", String(SIZES[this.#size]));
     this.#changed();
   }
 
-  /** Ask for a guess of the ratio, or reveal what was asked for. */
+  /** Ask for a guess of the ratio, or reveal the answer. */
   guess() {
     const { timeline } = this.#page;
     if (this.isGuessing) {
@@ -111,7 +112,7 @@ export class Stage {
   }
 
   /**
-   * Ask the room something about the run that is shown, on the stage.
+   * Ask the room a question about the shown run, on the stage.
    * @param {Question} question
    */
   ask(question) {
@@ -120,14 +121,14 @@ export class Stage {
     this.#changed();
   }
 
-  /** Someone in the room guesses. @param {number} place of the answer */
-  vote(place) {
-    if (!this.isGuessing || !(place in this.#votes)) return;
-    this.#votes[place] += 1;
-    find(this.#box, `[data-vote="${place}"] b`).textContent = String(this.#votes[place]);
+  /** Count a vote from the room. @param {number} answer  its index */
+  vote(answer) {
+    if (!this.isGuessing || !(answer in this.#votes)) return;
+    this.#votes[answer] += 1;
+    find(this.#box, `[data-vote="${answer}"] b`).textContent = String(this.#votes[answer]);
   }
 
-  /** Another run is shown: what was asked about the one before is over, what is asked of any stays. */
+  /** Another run is shown: close a question about the previous one; a general question stays. */
   shown() {
     if (this.#question?.reveal) this.#close();
     else if (this.isGuessing) queueMicrotask(() => this.#hold()); // once the run is there
@@ -137,7 +138,7 @@ export class Stage {
     if (this.#help.open) this.#help.close(); else openAtTop(this.#help);
   }
 
-  /** The full screen, and a step in the history for the browser's Back to leave by. */
+  /** Enter the full screen, and add a history entry so that the browser's Back leaves the stage. */
   #enter() {
     this.set(true);
     this.#fillScreen();
@@ -146,7 +147,7 @@ export class Stage {
     } catch { /* some browsers forbid it in a file from disk */ }
   }
 
-  /** Some browsers refuse it. Where one lends the key Esc, it closes what is open before the full screen. */
+  /** Some browsers refuse it. If a browser lends the key Esc, it first closes what is open. */
   async #fillScreen() {
     try {
       await document.documentElement.requestFullscreen?.();
@@ -156,7 +157,7 @@ export class Stage {
     }
   }
 
-  /** The view has another shape. */
+  /** The stage was switched on or off, or resized. */
   #changed() {
     const { address, quiz, session, view } = this.#page;
     address.change({ stage: this.isOn });
@@ -167,7 +168,7 @@ export class Stage {
     view.requestDraw();
   }
 
-  /** Both lanes stay at their start while something is asked: they would give it away. */
+  /** Hold both lanes at their start while a question is open: they would give the answer away. */
   #hold() {
     this.#page.replay.cancel();
     this.#page.timeline.seek(0);
@@ -207,7 +208,7 @@ export class Stage {
     this.#page.root.dataset.answered = "true";
   }
 
-  /** Nothing is asked, and nothing that was answered stays. */
+  /** Close the question, and remove its answer. */
   #close() {
     this.#hide();
     this.#question = null;
@@ -223,20 +224,20 @@ export class Stage {
 }
 
 /**
- * The keyboard as some browsers lend it to a page that fills the screen.
+ * The keyboard, which some browsers lend to a page in full screen.
  * @param {Navigator & { keyboard?: { lock?: (keys: string[]) => Promise<void> } }} browser
  */
 const keyboardOf = (browser) => browser.keyboard;
 
 const LETTERS = ["A", "B", "C"];
-const NOT_HERE = "The recording of this question did not arrive: try again.";
+const NOT_HERE = "The recording of this question could not be fetched: try again.";
 const BUSY = "Wait for the run to end, or stop it: a question shows a recording.";
 
 export class Quiz {
   #page;
   #fetched;
   #questions;
-  #place = -1; // of the question that is shown
+  #current = -1; // index of the shown question
 
   /** @param {Needs<"root" | "controls" | "config" | "notice" | "session" | "stage" | "view">} page */
   constructor(page) {
@@ -256,12 +257,12 @@ export class Quiz {
     return this.#questions.length > 0;
   }
 
-  /** So that they are at hand when the network is not. */
+  /** Fetch the questions now, in case the network is gone later. */
   fetchAhead() {
     if (this.hasQuestions) this.#fetched(true);
   }
 
-  /** Ask the next question or the one before, on the stage. @param {1 | -1} by */
+  /** Ask the next or the previous question, on the stage. @param {1 | -1} by */
   async go(by) {
     const { controls, session, notice, view, stage } = this.#page;
     if (!this.hasQuestions) return;
@@ -272,8 +273,8 @@ export class Quiz {
     const fetched = await this.#fetched();
     if (!fetched) return;
     const count = this.#questions.length;
-    this.#place = (Math.max(this.#place, by < 0 ? 0 : -1) + by + count) % count;
-    const { question, run: name, beside: other } = this.#questions[this.#place];
+    this.#current = (Math.max(this.#current, by < 0 ? 0 : -1) + by + count) % count;
+    const { question, run: name, beside: other } = this.#questions[this.#current];
     const { answers, ask, reveal } = fetched.QUESTIONS[question];
     const beside = await session.recordings.fetch(other ?? name).catch(() => null);
     const isShown = beside !== null && await session.showNamed(name);

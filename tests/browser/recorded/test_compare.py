@@ -48,7 +48,7 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
     page = visitor.page
     dialog = page.get_by_role("dialog", name="Two runs")
     page.keyboard.press("c")
-    expect(dialog).to_contain_text("only one run yet")
+    expect(dialog).to_contain_text("only one run so far")
     sentences(dialog.inner_text().splitlines()[-1])
     page.keyboard.press("c")
     expect(dialog).to_be_hidden()
@@ -118,7 +118,8 @@ def test_a_question_is_asked_guessed_and_answered_by_its_run(
     expect(answer).to_contain_text(right)
     counts = m.counts
     judged = counts["accepted"] + counts["rejected"]
-    expect(answer).to_contain_text(f"{counts['accepted']} of {judged} held, α = {m.alpha:.2f}")
+    kept = f"{counts['accepted']} of {judged} were accepted, α = {m.alpha:.2f}"
+    expect(answer).to_contain_text(kept)
     sentences(page.locator("[data-tally]").inner_text())
     page.keyboard.press("PageUp")  # a presenter's remote: back, the answer, on
     expect(asked).to_contain_text("Will it be accepted?")
