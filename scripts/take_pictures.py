@@ -125,7 +125,7 @@ def take_choose(page: Any, url: str, out: Path) -> None:
     open_page(page, f"{url}/?__theme=light")
     page.keyboard.press("d")
     page.wait_for_selector("dialog.sv-choose[open]")
-    page.get_by_label("Time to spend").select_option("60")
+    page.get_by_label("Time budget").select_option("60")
     page.get_by_role("button", name="Start", exact=True).click()
     page.wait_for_selector("dialog.sv-choose[data-state=over]", timeout=300_000)  # milliseconds
     page.mouse.move(0, 0)

@@ -60,7 +60,7 @@ def small(visitor: Visitor, seconds: int) -> None:
     only(visitor, "gammas", "1", "3")
     only(visitor, "kinds", "prose")
     visitor.page.get_by_label("Tokens per run").select_option("16")
-    visitor.page.get_by_label("Time to spend").select_option(str(seconds))
+    visitor.page.get_by_label("Time budget").select_option(str(seconds))
 
 
 def saved(visitor: Visitor, name: str) -> str:

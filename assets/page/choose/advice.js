@@ -1,5 +1,5 @@
-// What a sweep recommends: in words, as settings for other engines, and as a button for this page. The
-// names of configurations are those of Python's sentences.
+// The recommendation of a sweep: in words, as settings for other engines, and as a button for this page.
+// Configurations have the names that Python's sentences use.
 
 import { element } from "specviz/dom/dom.js";
 import { choiceIn } from "specviz/facts/vocabulary.js";
@@ -34,7 +34,7 @@ export class Advice {
   }
 
   /**
-   * The best rows so far. One line for each temperature, so that nothing below moves.
+   * Show the best row so far, one line for each temperature, so that nothing below moves.
    * @param {SweepRow[]} rows
    */
   showSoFar(rows) {
@@ -100,7 +100,7 @@ function bestSoFar(row) {
 }
 
 /**
- * The same settings for other engines, one of them in sight.
+ * The same settings for other engines, in tabs.
  * @param {EngineSettings[]} engines
  * @param {number} number of the recommendation
  */
@@ -113,13 +113,13 @@ function enginesOf(engines, number) {
     "aria-controls": ids[i],
     onclick: () => open(i),
   }));
-  const open = (/** @type {number} */ place, isByKey = false) => {
+  const open = (/** @type {number} */ tab, isByKey = false) => {
     buttons.forEach((button, i) => {
-      button.setAttribute("aria-selected", String(i === place));
-      button.tabIndex = i === place ? 0 : -1;
-      panels[i].hidden = i !== place;
+      button.setAttribute("aria-selected", String(i === tab));
+      button.tabIndex = i === tab ? 0 : -1;
+      panels[i].hidden = i !== tab;
     });
-    if (isByKey) buttons[place].focus();
+    if (isByKey) buttons[tab].focus();
   };
   const onkeydown = (/** @type {KeyboardEvent} */ { key }) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[key];
@@ -127,7 +127,7 @@ function enginesOf(engines, number) {
     if (by) open((at + by + buttons.length) % buttons.length, true);
   };
   open(0);
-  const title = element("h3", "", "For other engines, the best that each can run");
+  const title = element("h3", "", "For other engines: the best row that each can run");
   const tablist = { role: "tablist", "aria-label": "The same settings for", onkeydown };
   const tabs = element("div", "sc-tabs", tablist, ...buttons);
   return element("div", "sc-engines", title, tabs, ...panels);
@@ -176,7 +176,7 @@ function hostOf(source) {
   }
 }
 
-/** @param {Pick<Configuration, "drafter" | "gamma" | "policy">} one */
+/** @param {Pick<Configuration, "drafter" | "gamma" | "policy">} configuration */
 export function nameOf({ drafter, gamma, policy }) {
   const name = choiceIn("drafters", drafter);
   return policy === "fixed" ? `${name}, γ ${gamma}` : `${name}, γ ≤ ${gamma}, ${policy}`;

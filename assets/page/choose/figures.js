@@ -12,7 +12,7 @@ export class Figures {
   #waiting = 0; // timer
   #isVisible;
 
-  /** @param {() => boolean} isVisible  whether somebody sees them */
+  /** @param {() => boolean} isVisible  whether they are on the screen */
   constructor(isVisible) {
     this.#isVisible = isVisible;
     const redraw = () => { if (this.#isVisible()) this.#drawSoon(50); };
@@ -67,7 +67,7 @@ export class Figures {
   }
 }
 
-/** The legend of a chart's lines and colours, beside its title. @param {ChartTrace[]} traces */
+/** The legend of a chart's lines and colours, next to its title. @param {ChartTrace[]} traces */
 function keysOf(traces) {
   const listed = traces.filter(({ name, showlegend }) => name && showlegend !== false);
   return listed.map((trace) => {

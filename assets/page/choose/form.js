@@ -1,4 +1,4 @@
-// The form of a sweep: chips for everything that is tried, and the prompts.
+// The form of a sweep: chips for its values, and its prompts.
 
 import { element, find, findAll } from "specviz/dom/dom.js";
 import { drafterKind } from "specviz/facts/vocabulary.js";
@@ -13,7 +13,7 @@ const LISTS = [
   ["drafters", "Drafters", "Where guesses come from."],
   ["gammas", "γ, guesses per round", "One run predicts all smaller γ; only promising ones are measured."],
   ["policies", "γ policy", "Fixed, or adapted up to γ: by verdicts, or by how sure the draft is."],
-  ["temperatures", "Temperature", "0 is greedy. Each has a best row of its own."],
+  ["temperatures", "Temperature", "0 is greedy. Each has its own best row."],
 ];
 
 export class Form {
@@ -30,7 +30,7 @@ export class Form {
     spellcheck: false,
     "aria-label": "My own prompts",
     oninput: () => this.#readSoon(),
-    placeholder: "A prompt on each line, JSON, or JSONL with “prompt”, “turns” or “messages”, "
+    placeholder: "One prompt per line, JSON, JSONL with “prompt”, “turns” or “messages”, "
       + "or CSV with a column “prompt”",
   });
   #status = element("p", "sc-found", { role: "status" });
@@ -62,7 +62,7 @@ export class Form {
     const rowsOf = (/** @type {string} */ drafter) => {
       const { has_model: isModel } = drafterKind(drafter);
       const usable = policies.filter((policy) => policy !== "confidence" || isModel);
-      // An adaptive policy has one row, up to the largest gamma; so has a drafter that none suits.
+      // An adaptive policy has one row, up to the largest gamma; so has a drafter without a usable policy.
       const rows = usable.reduce((sum, policy) => sum + (policy === "fixed" ? gammas : 1), 0);
       return temperatures * (rows || 1);
     };
@@ -90,7 +90,7 @@ export class Form {
     };
   }
 
-  /** Hold what an earlier sweep was asked for. @param {SweepWish} wish */
+  /** Set the form to an earlier request. @param {SweepWish} wish */
   set(wish) {
     for (const [name] of [...LISTS, /** @type {const} */ (["kinds"])]) {
       const values = /** @type {(string | number)[]} */ (wish[/** @type {"kinds"} */ (name)]).map(String);
@@ -104,8 +104,8 @@ export class Form {
 
   /**
    * Show only the drafters that the pair has, and the kinds of prompts that suit it.
-   * @param {string[] | null} [drafters]  null or undefined if nobody knows
-   * @param {Record<string, number>} [kinds]  how many prompts there are of each; else the page's first pair's
+   * @param {string[] | null} [drafters]  null or undefined if unknown
+   * @param {Record<string, number>} [kinds]  number of prompts by kind; by default of the page's first pair
    */
   offer(drafters, kinds = this.#config.kinds) {
     if (JSON.stringify(kinds) !== JSON.stringify(this.#kinds)) {
@@ -150,7 +150,7 @@ export class Form {
   }
 
   /**
-   * A list of chips, of which any may be chosen.
+   * A list of chips with any number of choices.
    * @param {string} name
    * @param {string} legend
    * @param {string} note
@@ -198,7 +198,7 @@ export class Form {
     const { usual, lengths, seconds } = this.#config;
     return element("div", "sc-amounts",
       choice("length", "Tokens per run", lengths.map((tokens) => [tokens, String(tokens)]), usual.length),
-      choice("seconds", "Time to spend", seconds.map((time) => [time, timeText(time)]), usual.seconds));
+      choice("seconds", "Time budget", seconds.map((time) => [time, timeText(time)]), usual.seconds));
   }
 
   #showSource() {
@@ -224,7 +224,7 @@ export class Form {
   }
 
   /**
-   * Have the server read the prompts: it says what it found, or what is wrong.
+   * Have the server read the prompts, and show their counts or an error.
    * @param {Blob} blob
    * @param {string} [name] of the file
    */
@@ -262,7 +262,7 @@ export class Form {
     const counts = Object.entries(kinds).slice(0, 12).map(([kind, count]) => `${kind} ${count}`).join(", ");
     const more = leftOut === 1 ? "1 more is" : `${leftOut} more are`;
     const rest = leftOut
-      ? `; ${more} left out, the most that are taken here are ${this.#config.mostPrompts}` : "";
+      ? `; ${more} left out, because the limit here is ${this.#config.mostPrompts}` : "";
     this.#status.textContent = `${from}${plural(prompts.length, "prompt")} (${counts})${rest}.`;
   }
 }

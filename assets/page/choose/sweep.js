@@ -1,25 +1,25 @@
-// A sweep on the server: begins it, asks how far it is, ends it, and keeps what has arrived in this
-// tab, so that a page that is loaded anew goes on with it.
+// A sweep on the server: starts it, polls its progress, ends it, and stores its results in this tab, so that
+// a reloaded page continues with it.
 
 import { pause } from "specviz/dom/dom.js";
 import { keep, kept, SWEEP } from "specviz/dom/kept.js";
 
 const ASK_EVERY = 500; // ms
-const PATIENCE = 20; // questions in a row without an answer after which the server is lost
+const PATIENCE = 20; // failed questions in a row after which the server counts as lost
 const OWN = "This file or text is empty, or too large to be sent.";
-const LOST = "The connection to the server was lost, which ended the sweep. What had arrived stays.";
-const ASKING = "Asking for the models.";
+const LOST = "The connection to the server was lost, which ended the sweep. Its results so far are kept.";
+const ASKING = "Waiting for the models.";
 const NO_ANSWER = "The server did not answer: try again.";
 
 export class Sweep {
   state = /** @type {SweepState | null} */ (null);
   #server;
   #changed;
-  #turn = 0; // tells answers to a sweep that was left
+  #turn = 0; // identifies answers to an earlier sweep
 
   /**
    * @param {Server} server
-   * @param {() => void} changed  called when the state is another
+   * @param {() => void} changed  called when the state changes
    */
   constructor(server, changed) {
     this.#server = server;
@@ -32,7 +32,7 @@ export class Sweep {
     return this.state !== null && !this.state.over;
   }
 
-  /** Go on with what this tab has kept. */
+  /** Continue the sweep that this tab has stored. */
   resume() {
     /** @type {SweepState | null} */
     const state = kept(SWEEP);
@@ -60,7 +60,7 @@ export class Sweep {
     }
   }
 
-  /** End it; what there is arrives with the next answer. */
+  /** End it; its results arrive with the next answer. */
   stop() {
     const id = this.state?.id;
     if (id) this.#server.end_job?.({ id }).catch(() => {});
@@ -69,7 +69,7 @@ export class Sweep {
 
   /**
    * @param {string} id
-   * @param {number} since  the version that is known
+   * @param {number} since  the known version
    */
   async #follow(id, since) {
     this.#turn += 1;
@@ -96,14 +96,14 @@ export class Sweep {
     const { rows = [], ...rest } = news;
     const isKnown = (/** @type {[string, unknown]} */ [, value]) => value !== undefined && value !== null;
     const known = Object.fromEntries(Object.entries(rest).filter(isKnown));
-    const places = new Map(this.state.rows.map((row, i) => [row.key, i]));
+    const indexes = new Map(this.state.rows.map((row, i) => [row.key, i]));
     const merged = [...this.state.rows];
     for (const row of rows) {
-      const place = places.get(row.key);
-      if (place === undefined) merged.push(row); else merged[place] = row;
+      const index = indexes.get(row.key);
+      if (index === undefined) merged.push(row); else merged[index] = row;
     }
     this.state = { ...this.state, ...known, rows: merged, over: news.over };
-    // The server knows nothing of a sweep that it has forgotten: then this is all there is.
+    // The server has forgotten the sweep: there will be no more results.
     if (news.error && !news.id) this.state.interrupted = true;
     if (news.over) this.#keep();
     this.#changed();

@@ -10,10 +10,10 @@ import { fixed, perSecond } from "specviz/words/words.js";
  * @property {string} name
  * @property {string} label
  * @property {string} title
- * @property {(row: SweepRow) => number | null} value  by which rows are put in order
+ * @property {(row: SweepRow) => number | null} value  the sort key
  * @property {(row: SweepRow) => string} text
- * @property {boolean} [isRange]  of the figure in the column before
- * @property {boolean} [isPredictable]  whether a row that was not measured may have it too
+ * @property {boolean} [isRange]  whether it is the range of the previous column's figure
+ * @property {boolean} [isPredictable]  whether a row without a measurement may have it too
  */
 
 /** @type {Record<string, string>} */
@@ -29,20 +29,20 @@ const speedOf = ({ measured, predicted }) => measured?.speedup?.value ?? predict
 /** The measured figures of a row, else the predicted ones. @param {SweepRow} row */
 const figuresOf = ({ measured, predicted }) => measured ?? predicted;
 
-/** Whether all that is known of a row is predicted. @param {SweepRow} row */
+/** Whether a row has only predictions. @param {SweepRow} row */
 const isGuess = ({ measured, predicted }) => !measured && predicted !== null;
 
 /** @typedef {number | null | undefined} Known */
-/** @type {(low: Known, high: Known, shown: (value: number) => string) => string} */
-const rangeOf = (low, high, shown) =>
-  (low == null || high == null ? "–" : `${shown(low)} to ${shown(high)}`);
+/** @type {(low: Known, high: Known, textOf: (value: number) => string) => string} */
+const rangeOf = (low, high, textOf) =>
+  (low == null || high == null ? "–" : `${textOf(low)} to ${textOf(high)}`);
 
 /** @type {Column[]} */
 const COLUMNS = [
   {
     name: "speedup",
     label: "Speed-up",
-    title: "Over the target alone, in italics where it is predicted",
+    title: "Over the target alone; predictions are in italics",
     value: speedOf,
     text: (row) => (speedOf(row) === null ? "–" : `${fixed(speedOf(row), 2)}×`),
     isPredictable: true,
@@ -50,7 +50,7 @@ const COLUMNS = [
   {
     name: "interval",
     label: "95 %",
-    title: "The interval of the speed-up, over prompts",
+    title: "Confidence interval of the speed-up, over prompts",
     value: ({ measured }) => measured?.speedup?.low ?? null,
     text: ({ measured }) =>
       rangeOf(measured?.speedup?.low, measured?.speedup?.high, (value) => fixed(value, 2)),
@@ -66,7 +66,7 @@ const COLUMNS = [
   {
     name: "quartiles",
     label: "Quartiles",
-    title: "Between which half of the runs lie, in tokens per second",
+    title: "Lower and upper quartile of the runs, in tokens per second",
     value: ({ measured }) => measured?.rate.low ?? null,
     text: ({ measured }) => rangeOf(measured?.rate.low, measured?.rate.high, perSecond),
     isRange: true,
@@ -105,32 +105,32 @@ const COLUMNS = [
   {
     name: "c",
     label: "c",
-    title: "A draft step, in steps of the target",
+    title: "The cost of a draft step, in target passes",
     value: ({ measured }) => measured?.c ?? null,
     text: ({ measured }) => fixed(measured?.c, 3),
   },
   {
     name: "memory",
     label: "Memory",
-    title: "Weights that this row needs",
+    title: "The size of the weights that this row needs",
     value: ({ memory }) => memory,
     text: ({ memory }) => (memory === null ? "–" : bytes(memory)),
   },
   {
     name: "prompts",
     label: "Prompts",
-    title: "On how many it ran",
+    title: "The number of prompts that it ran on",
     value: ({ measured }) => measured?.prompts ?? null,
     text: ({ measured }) => String(measured?.prompts ?? 0),
   },
 ];
 
-/** The columns of what only a run tells, where a prediction has its reason instead. */
+/** The columns that only a measurement fills; a predicted row has its reason there. */
 const REASON_AT = COLUMNS.findIndex(({ isPredictable }) => !isPredictable);
 const REASON_END = COLUMNS.findIndex(({ isPredictable }, i) => isPredictable && i > REASON_AT);
 
 export class Table {
-  // A place in the tab order, so that keys can scroll it.
+  // In the tab order, so that keys can scroll it.
   node = element("div", "sc-table", { tabIndex: 0, role: "region", "aria-label": "Table of configurations" });
   #table = element("table");
   #body = element("tbody");
@@ -154,8 +154,8 @@ export class Table {
   }
 
   /**
-   * While a sweep goes on, its rows stay where they are; once it is over, the fastest come first, and
-   * those that were not measured stand apart below.
+   * While a sweep goes on, its rows keep their order; once it is over, the fastest come first, and rows
+   * without a measurement come last, set apart.
    * @param {SweepRow[]} rows
    * @param {boolean} isOver
    */
@@ -165,7 +165,7 @@ export class Table {
       this.#sorted = isOver ? "speedup" : null;
       this.#markOrder();
     }
-    if (this.#isOver !== isOver) this.#drawn.clear(); // rows say why they were not measured
+    if (this.#isOver !== isOver) this.#drawn.clear(); // rows now give the reason why they were not measured
     this.#isOver = isOver;
     const keys = new Set(rows.map((row) => row.key));
     for (const key of this.#drawn.keys()) if (!keys.has(key)) this.#drawn.delete(key);
@@ -180,7 +180,7 @@ export class Table {
     this.#arrange();
   }
 
-  // The name is empty for the order of the plan.
+  // An empty name means the order of the plan.
   /** @type {(name: string, label: string, title: string) => HTMLTableCellElement} */
   #header(name, label, title) {
     const onclick = () => {
@@ -234,7 +234,7 @@ export class Table {
   }
 }
 
-/** The reason why a row is not measured, in the place of its figures. @param {SweepRow} row */
+/** The reason why a row is not measured, instead of its figures. @param {SweepRow} row */
 const leftOut = ({ note }) =>
   element("td", "sc-left-out", { colSpan: COLUMNS.length }, note || "Not possible with this pair.");
 
@@ -251,21 +251,20 @@ function cellsOf(row, isOver) {
 
 /** @type {(column: Column, row: SweepRow) => HTMLTableCellElement} */
 function cellOf({ name, text, isRange, isPredictable }, row) {
-  const shown = text(row);
+  const figure = text(row);
   const cell = element("td", isRange ? "sc-range" : "", { dataset: { column: name } });
-  if (isGuess(row) && isPredictable && shown !== "–") {
-    cell.append(element("i", "sc-guess", shown, { title: "Predicted, not measured" }));
+  if (isGuess(row) && isPredictable && figure !== "–") {
+    cell.append(element("i", "sc-guess", figure, { title: "Predicted, not measured" }));
   } else if (name === "speedup" && row.measured) {
-    cell.append(element("b", "", shown));
+    cell.append(element("b", "", figure));
   } else {
-    cell.append(shown);
+    cell.append(figure);
   }
   return cell;
 }
 
 /**
- * The larger value first: of the rows that were measured, then of those that were given up, then of
- * those that were not measured.
+ * The larger value first: measured rows, then eliminated ones, then those without a measurement.
  * @type {(a: SweepRow, b: SweepRow, column: Column) => number}
  */
 function compared(a, b, column) {

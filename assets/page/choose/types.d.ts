@@ -1,4 +1,4 @@
-// A sweep as it travels from the server: specviz/page/sweeps.py, with specviz/measure/sweep/types.py in it.
+// A sweep in the form of specviz/page/sweeps.py, which contains specviz/measure/sweep/types.py.
 
 interface Configuration {
   drafter: string;
@@ -9,7 +9,7 @@ interface Configuration {
 
 interface Estimate {
   value: number;
-  low: number | null; // where there is only one prompt
+  low: number | null; // if there is only one prompt
   high: number | null;
 }
 
@@ -87,7 +87,7 @@ interface SweepFigure {
   layout: ChartLayout;
 }
 
-/** What the server says of a sweep: what is new since the version that was asked for. */
+/** The news of a sweep since the requested version. */
 interface SweepNews {
   id?: string;
   over: boolean;
@@ -98,7 +98,7 @@ interface SweepNews {
   kinds?: Record<string, number>;
   pieces?: number;
   seconds?: number;
-  now?: string; // what it does first, until there is progress
+  now?: string; // its first step, until there is progress
   progress?: SweepProgress | null;
   rows?: SweepRow[];
   recommendations?: Recommendation[];
@@ -111,7 +111,7 @@ interface SweepNews {
   csv?: string;
 }
 
-/** All of a sweep that has arrived. */
+/** Everything of a sweep that has arrived. */
 interface SweepState extends Omit<SweepNews, "rows" | "over"> {
   over: boolean;
   rows: SweepRow[];
@@ -120,7 +120,7 @@ interface SweepState extends Omit<SweepNews, "rows" | "over"> {
   interrupted?: boolean;
 }
 
-/** What to sweep. file: a visitor's own prompts, in base64; null for the built-in set. */
+/** The request of a sweep. prompts: the visitor's own; null for the built-in set. */
 interface SweepWish {
   naming: Record<string, Value>;
   drafters: string[];
@@ -133,10 +133,10 @@ interface SweepWish {
   seconds: number;
 }
 
-/** What may be chosen. The lists of numbers begin with what is chosen at first, in `usual`. */
+/** The choices of a sweep. usual: those that are chosen at first. */
 interface ChooseConfig {
-  kinds: Record<string, number>; // prompts that suit the page's first pair
-  kindsOf: Record<string, Record<string, number>>; // and other pairs, where these are others
+  kinds: Record<string, number>; // number of prompts by kind, for the page's first pair
+  kindsOf: Record<string, Record<string, number>>; // the same for other pairs, where it differs
   drafters: Record<string, string>; // labels by name
   policies: Record<string, string>;
   gammas: number[];

@@ -1,4 +1,4 @@
-// The view "Choose": which drafter, which gamma, is it worth it. It lies over the whole page.
+// The view "Choose": which drafter, which gamma, and is it worth it. It covers the whole page.
 
 import { controlsFor, queryOf } from "specviz/run/address.js";
 import { element, find } from "specviz/dom/dom.js";
@@ -11,15 +11,15 @@ import { Table } from "specviz/choose/table.js";
 import { dayOf, plural } from "specviz/words/words.js";
 
 const TICK = 1000; // ms
-const NOTHING = "It was stopped before there was anything to show.";
-const BUSY = "The settings are set: press Run once this run is over.";
-const SUBTITLE = "Which drafter, which γ, and is it worth it: measured with these models, these prompts, "
+const NOTHING = "It was stopped before the first result.";
+const BUSY = "The controls are set: press Run once this run is over.";
+const SUBTITLE = "Which drafter, which γ, and is it worth it? Measured with these models and prompts, "
   + "on this machine.";
-const PREDICT = "One run with the largest γ tells what every smaller γ would have accepted: "
+const PREDICT = "One run with the largest γ shows what every smaller γ would have accepted: "
   + "a curve for each drafter within seconds.";
-const MEASURE = "Rows that are promising race against the target alone, by turns, so that none has a better "
-  + "machine than the others.";
-const DECIDE = "Time goes to where rows are close. The answer is a row, settings to paste, or "
+const MEASURE = "Promising rows race against the target alone in alternating turns, so that all of them "
+  + "share the same conditions.";
+const DECIDE = "Most time goes to rows that are close. The answer is a row with settings to paste, or "
   + "“do not speculate here”.";
 const FRAME = `
   <header class="sc-head">
@@ -34,14 +34,14 @@ const FRAME = `
       <div class="sc-start"><button type="submit" form="sc-form"
         class="sv-button">Start</button><p role="status"></p></div>
     </div>
-    <div class="sc-main" role="region" tabindex="-1" aria-label="What was found">
+    <div class="sc-main" role="region" tabindex="-1" aria-label="Results">
       <div class="sc-progress" hidden>
         <p><b></b> <span></span></p><progress max="1" value="0" aria-label="Progress of the sweep"></progress>
         <button type="button" data-stop>Stop</button>
       </div>
       <p class="sc-error" role="alert" hidden></p>
       <div class="sc-intro">
-        <h2>What should you deploy, and what will it give you?</h2>
+        <h2>What should you deploy, and how much faster is it?</h2>
         <ol>
           <li><b>Predict.</b> ${PREDICT}</li>
           <li><b>Measure.</b> ${MEASURE}</li>
@@ -114,7 +114,7 @@ export class ChooseView {
     const csv = () => this.#sweep.state?.csv ?? "";
     const json = () => JSON.stringify(this.#sweep.state?.whole, null, 1);
     this.#exports.append(exporter("Table (.csv)", "csv", "text/csv", csv),
-      exporter("All of it (.json)", "json", "application/json", json));
+      exporter("All results (.json)", "json", "application/json", json));
     find(dialog, ".sc-results").append(
       this.#advice.node, this.#table.node, this.#machine, this.#exports, this.#figures.node);
   }
@@ -132,7 +132,7 @@ export class ChooseView {
     Object.assign(button, { disabled: true, textContent: "Stopping" });
   }
 
-  /** The size of the requested sweep, in a sentence beside the button. */
+  /** Show the size of the requested sweep next to the button. */
   #offer() {
     const { rows, prompts } = this.#form;
     const { mostRows } = this.#choose;
@@ -143,7 +143,7 @@ export class ChooseView {
     else summary.textContent = `${plural(rows, "row")}, ${plural(prompts, "prompt")}`;
     const start = find(this.#dialog, ".sc-start button", HTMLButtonElement);
     start.disabled = !this.#canBegin;
-    start.textContent = this.#sweep.state ? "Start anew" : "Start";
+    start.textContent = this.#sweep.state ? "Start again" : "Start";
   }
 
   get #canBegin() {
@@ -178,7 +178,7 @@ export class ChooseView {
   #doubtOf({ remark, stopped, error, progress }) {
     const share = progress ? ` after ${progress.done} of about ${progress.total} runs` : "";
     if (remark) return remark;
-    return stopped && !error ? `It was stopped${share}: what was not measured is predicted.` : "";
+    return stopped && !error ? `It was stopped${share}: rows without a measurement are predicted.` : "";
   }
 
   /** Count the seconds until a sweep has its first run. */
@@ -203,7 +203,7 @@ export class ChooseView {
   }
 
   /**
-   * The page's controls with a row of the sweep, and with one of its prompts.
+   * The values of the page's controls for a row of the sweep and one of its prompts.
    * @param {Recommendation} advice
    */
   #valuesFor({ best, prompt: swept }) {
@@ -215,7 +215,7 @@ export class ChooseView {
     return controlsFor({ preset: null, prompt, settings }, config);
   }
 
-  /** Race with a row of the sweep, which the controls then say. @param {Recommendation} advice */
+  /** Set the controls to a row of the sweep, and race with it. @param {Recommendation} advice */
   #use(advice) {
     const { controls, notice, session, shell } = this.#page;
     this.#dialog.close();
@@ -235,7 +235,7 @@ export class ChooseView {
 
 /**
  * @param {string} label
- * @param {string} name  that the file ends with
+ * @param {string} name  the suffix of the file
  * @param {string} type
  * @param {() => string} text
  */
@@ -265,7 +265,7 @@ function progressTexts({ progress, status = "", now = "", beganAt }) {
 /** @param {string} text */
 const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** Change a text only if it is another one, which screen readers would read again. */
+/** Change a text only if it differs: screen readers read a changed text again. */
 /** @type {(node: HTMLElement, text: string) => void} */
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;

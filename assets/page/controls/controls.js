@@ -1,22 +1,22 @@
 // The controls of the page: the prompt with its buttons, the presets, and the panel with the settings. All
-// are made from what the server offers.
+// are built from the server's offer.
 
 import { PromptBox } from "specviz/controls/prompt-box.js";
 import { element, find, findAll } from "specviz/dom/dom.js";
 
-const FEW_PRESETS = 3; // that stand beside the prompt
-const MODELS = ["target", "draft"]; // the names of another pair
+const FEW_PRESETS = 3; // presets next to the prompt
+const MODELS = ["target", "draft"]; // the controls that name another pair
 const OTHER = "other"; // the pair whose models a visitor names
-const MAX_CHARACTERS = 8000; // characters of a prompt, where the server says nothing else
+const MAX_CHARACTERS = 8000; // of a prompt, unless the server sets another limit
 
 /**
- * The events of a visitor.
+ * The events of the controls.
  * @typedef {object} ControlEvents
- * @property {(name: string) => void} changed  by hand, with the name of the setting or "prompt"
+ * @property {(name: string) => void} changed  by the visitor, with the name of the setting or "prompt"
  * @property {(preset: Preset) => void} chosen
  * @property {() => void} run
  * @property {() => void} stop
- * @property {() => void} named  the name of a model is complete
+ * @property {() => void} named  the visitor has completed the name of a model
  */
 
 export class Controls {
@@ -37,7 +37,7 @@ export class Controls {
     area.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
-      this.#prompt.close(); // it would lie over the race
+      this.#prompt.close(); // it would cover the race
       on.run();
     });
     find(document, "#run").addEventListener("click", on.run);
@@ -62,12 +62,12 @@ export class Controls {
     return { prompt, ...Object.fromEntries(this.#names.map((name, i) => [name, settings[i]])) };
   }
 
-  /** Have them say this, which no hand has chosen; what is null stays. @param {Value[]} values */
+  /** Set them from code; a null value keeps its control. @param {Value[]} values */
   set values([prompt, ...settings]) {
     this.write({ prompt, ...Object.fromEntries(this.#names.map((name, i) => [name, settings[i] ?? null])) });
   }
 
-  /** The same for some of them. @param {Record<string, Value>} values */
+  /** Set some of them from code. @param {Record<string, Value>} values */
   write({ prompt, ...settings }) {
     if (typeof prompt === "string") this.#prompt.value = prompt;
     for (const [name, value] of Object.entries(settings)) {
@@ -86,7 +86,7 @@ export class Controls {
     field?.write(value);
   }
 
-  /** The names of models belong to another pair than those of the list. */
+  /** Show the names of models only if the pair is not from the list. */
   showModels() {
     find(document, "#other-pair").hidden = this.#fields.get("pair")?.read() !== OTHER;
   }
@@ -129,8 +129,8 @@ export class Controls {
   }
 }
 
-// Fields of the panel, one for each kind of control. They are a browser's own elements, so that keys and
-// readers of screens work as everywhere.
+// Fields of the panel, one for each kind of control. They are native elements, so that keys and screen
+// readers work as usual.
 
 /**
  * A field of the panel.
@@ -142,7 +142,7 @@ export class Controls {
  * @property {(choices: ListedChoice[]) => void} [offer]
  */
 
-/** @typedef {(name: string) => void} Heard  called when a hand has changed a field */
+/** @typedef {(name: string) => void} Heard  called when a visitor has changed a field */
 
 let ids = 0;
 
@@ -184,7 +184,7 @@ function list(control, usual, onChange) {
   return field;
 }
 
-/** The options of a list. Choices of one group stand together under its name. */
+/** The options of a list, with the choices of a group under its name. */
 /** @type {(choices: ListedChoice[]) => HTMLElement[]} */
 function optionsOf(choices) {
   const groups = /** @type {Map<string, HTMLElement>} */ (new Map());
@@ -221,8 +221,8 @@ function choice(control, usual, onChange) {
     },
     offer: (/** @type {ListedChoice[]} */ choices) => {
       const value = field.read();
-      options.replaceChildren(...choices.map(([text, one]) => element("label", "",
-        element("input", "", { type: "radio", name: group, value: one }), element("span", "", text))));
+      options.replaceChildren(...choices.map(([text, option]) => element("label", "",
+        element("input", "", { type: "radio", name: group, value: option }), element("span", "", text))));
       field.write(value);
     },
   };
@@ -240,8 +240,8 @@ function range(control, usual, onChange) {
   const called = (/** @type {string} */ kind) => ({ "aria-label": `${kind} for ${label}` });
   const box = element("input", "", { type: "number", ...bounds, ...called("number input") });
   const slider = element("input", "", { type: "range", ...bounds, ...called("range slider") });
-  const resetting = { "aria-label": `Reset ${label}`, title: "As the page begins" };
-  const reset = element("button", "sv-reset", resetting, "↺");
+  const resetLabels = { "aria-label": `Reset ${label}`, title: "Reset to the default" };
+  const reset = element("button", "sv-reset", resetLabels, "↺");
   const follow = () => {
     slider.value = box.value === "" ? String(usual) : box.value;
     slider.style.setProperty("--done", `${((Number(slider.value) - min) / (max - min)) * 100}%`);
@@ -280,8 +280,8 @@ function within(value, { limits: [min, max] = [0, 1], step = 1 }) {
 }
 
 /**
- * A field whose value is that of a box for numbers. What is typed counts at once; what is no such number is
- * brought within the limits of a range when the box is left, and else the server says what is wrong.
+ * A field whose value is that of a number box. A typed number counts at once. When the box is left, a range
+ * moves its value within the limits; other invalid numbers are reported by the server.
  * @param {ControlWords} control
  * @param {HTMLInputElement} box
  * @param {Value} usual

@@ -1,4 +1,4 @@
-// The doctor's findings about the chosen pair: under the list of pairs, the worst findings first.
+// The doctor's findings about the chosen pair, under the list of pairs, the worst first.
 
 import { element, find } from "specviz/dom/dom.js";
 
@@ -9,8 +9,8 @@ const MARKS = { stop: "✕", warning: "!", good: "✓" };
 export class Doctor {
   #node = find(document, "#doctor");
   #server;
-  #turn = 0; // an answer about a pair that was chosen before is not shown
-  /** The models that were examined last. */
+  #turn = 0; // identifies answers about an earlier choice, which are not shown
+  /** The latest examined models. */
   examined = "";
 
   /** @param {Server} server */
@@ -18,7 +18,7 @@ export class Doctor {
     this.#server = server;
   }
 
-  /** Nothing is to be told. */
+  /** Remove the findings. */
   clear() {
     this.#turn += 1;
     this.examined = "";
@@ -26,7 +26,7 @@ export class Doctor {
   }
 
   /**
-   * Examine a pair, and tell what is found; null if another one was chosen meanwhile.
+   * Examine a pair and show the findings; null if another pair was chosen meanwhile.
    * @param {Record<string, Value>} naming
    */
   async examine(naming) {
@@ -48,14 +48,14 @@ export class Doctor {
 /** @param {DoctorReport["findings"]} findings */
 export function worstFirst(findings) {
   const levels = Object.keys(MARKS);
-  return [...findings].sort((one, other) => levels.indexOf(one.level) - levels.indexOf(other.level));
+  return [...findings].sort((a, b) => levels.indexOf(a.level) - levels.indexOf(b.level));
 }
 
 /** @param {DoctorReport} report */
 function reportNodes({ verdict, summary, findings, fetch }) {
   const nodes = [element("p", verdict, summary)];
   if (fetch) {
-    const advice = "Run does it, if the hub answers. Whoever runs this page does it before with ";
+    const advice = "Run fetches it if the hub can be reached. The operator can fetch it beforehand with ";
     nodes.push(element("p", "sv-reading", advice, element("code", "", fetch), "."));
   }
   const rows = worstFirst(findings).map(({ level, topic, sentence }) => element("li", level,

@@ -1,15 +1,15 @@
-// The field of the prompt: one line of the page, and with the focus as many as the prompt needs.
+// The prompt field: one line, or with the focus as many lines as the prompt needs.
 
 import { element, find } from "specviz/dom/dom.js";
 import { plural } from "specviz/words/words.js";
 
-const MAX_LINES = 5; // that are seen at once
+const MAX_LINES = 5; // visible at once
 
 export class PromptBox {
   #area;
   #row;
   #more = element("span", "sv-more-lines", { "aria-hidden": "true", hidden: true });
-  #isPressed = false; // whether a visitor holds a pointer down
+  #isPressed = false; // whether a pointer is down
 
   constructor() {
     this.#row = find(document, "#prompt-row");
@@ -44,7 +44,7 @@ export class PromptBox {
     this.#area.placeholder = text;
   }
 
-  /** The focus goes, perhaps since something is pressed: that must not move away under the press. */
+  /** Close after the focus has left. If that was by a press, wait: its target must not move away. */
   #closeAfterPress() {
     if (!this.#isPressed) {
       this.close();
@@ -55,7 +55,7 @@ export class PromptBox {
     document.addEventListener("pointerup", () => setTimeout(closeUnlessBack), { once: true });
   }
 
-  /** Show one line: the first that says something, and how many others there are. */
+  /** Show one line, the first that is not blank, and the number of lines after it. */
   close() {
     const area = this.#area;
     this.#row.classList.remove("is-open");
@@ -72,14 +72,14 @@ export class PromptBox {
     return this.#row.classList.contains("is-open");
   }
 
-  /** Show as many lines as there are, up to a limit. */
+  /** Show all lines, up to the limit. */
   #open() {
     const area = this.#area;
     this.#row.classList.add("is-open");
     this.#more.hidden = true;
     const { lineHeight, paddingTop, paddingBottom } = getComputedStyle(area);
     const padding = parseFloat(paddingTop) + parseFloat(paddingBottom);
-    area.style.height = "0"; // so that its content alone says how high it would be
+    area.style.height = "0"; // so that scrollHeight is the height of the content
     const lines = Math.round((area.scrollHeight - padding) / parseFloat(lineHeight));
     const rows = Math.max(1, Math.min(lines, MAX_LINES));
     area.style.height = `${rows * parseFloat(lineHeight) + padding}px`;
