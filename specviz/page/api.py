@@ -46,15 +46,15 @@ def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: s
     """Add the endpoints for programs. page_pair: the pair that the page was started with."""
 
     def race(*values: Any) -> Values:
-        """Race all lanes on a prompt and stream what happens, about ten times a second: each value
-        holds any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
-        ones with drafts, by what differs in each, such as ["drafter=ngram,gamma=3"]."""
+        """Race all lanes on a prompt and stream the events, about ten times a second: each value
+        has any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
+        lanes with drafts, by their differences, such as ["drafter=ngram,gamma=3"]."""
         return streamed(_states(runs, page_pair, values))
 
     def generate(*values: Any) -> Values:
-        """Race all lanes on a prompt: the result holds "text" (the continuation), "metrics",
-        "lanes" (the metrics of each lane with drafts) and "trace" (the run as a recording has it).
-        Until then there are values with a "status". lanes: as in `race`."""
+        """Race all lanes on a prompt: the result has "text" (the continuation), "metrics", "lanes"
+        (the metrics of each lane with drafts) and "trace" (the run in the form of a recording).
+        Until then the values have a "status". lanes: as in `race`."""
         return collected(_states(runs, page_pair, values))
 
     def doctor(pair: str = page_pair) -> Any:
@@ -213,9 +213,9 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
         length: int = 64,
         seconds: float = 60.0,
     ) -> Values:
-        """Which drafter and which gamma, and whether to speculate at all: the last value holds
-        "result" (rows and recommendations) and "csv"; until then there are values with a "status".
-        Lists may be texts with blanks; without prompts it is the built-in set."""
+        """Which drafter and which gamma, and whether to speculate at all: the last value has
+        "result" (rows and recommendations) and "csv"; until then the values have a "status". Lists
+        may be strings with spaces; without prompts the built-in set is used."""
         fields = {
             "prompts": prompts,
             "drafters": drafters,

@@ -22,11 +22,11 @@ MINUTES = 1.0
 HEADING = "Audit of this page's server"
 QUESTION = "Is it speculating, is it paying, is it lossless?"
 NOTHING = (
-    f"This page has no server to audit: {REMOTE.name} names one that speculates by itself, as "
-    "http://HOST:8000/v1#MODEL."
+    f"This page has no server to audit: set {REMOTE.name} to a server that speculates itself, such "
+    "as http://HOST:8000/v1#MODEL."
 )
 NOT_YOURS = (
-    "Only whoever opens this page on its own machine may begin an audit: in a terminal, "
+    "Only a visitor on the page's own machine may start an audit: in a terminal, "
     "'python -m specviz audit' does the same."
 )
 FORM = '<form method="post" action="audit"><button>{}</button></form>'

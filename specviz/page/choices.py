@@ -190,7 +190,7 @@ def _fit_in_words(pair: NamedPair, fit: str, cpu: bool) -> str:
     """A pair's size, and whether it fits this machine. fit: a key of `pairs_by_fit`."""
     size = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
     if not pair.sized:
-        size = f"{size} and a head whose size is unknown until asked"
+        size = f"{size} and a head of unknown size"
     if fit == FITS:
         return f"fits, {size}"
     if fit == FITS_SMALLER:

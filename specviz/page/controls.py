@@ -44,7 +44,7 @@ class Setting:
 OFFERED = {
     "drafter": Setting(
         "Drafter",
-        "Where guesses come from: all that this pair can use.",
+        "Where guesses come from; all that this pair can use.",
         choices={kind.choice: kind.name for kind in drafters()},
     ),
     "gamma_policy": Setting(
@@ -58,16 +58,16 @@ OFFERED = {
     "temperature": Setting("Temperature", "0 is greedy: both lanes must then agree.", (0, 2), 0.05),
     "top_k": Setting("Top-k", "Only the k likeliest tokens; 0 is off.", (0, 200), 1),
     "top_p": Setting("Top-p", "Only the likeliest, up to this mass; 1 is off.", (0.05, 1), 0.01),
-    "max_new_tokens": Setting("Length", "Tokens that each lane writes, at most.", (1, 512), 1),
+    "max_new_tokens": Setting("Length", "The most tokens that each lane writes.", (1, 512), 1),
     # The largest seed is the largest integer that JavaScript can count to.
     "seed": Setting("Seed", "The same seed repeats the run.", (0, 2**53 - 1)),
     "chat": Setting(
         "Chat template",
-        "Whether the prompt goes through the target's chat template.",
+        "Whether the prompt is put into the target's chat template.",
         choices={
             "If tuned for it": "auto",
             "On": "on",
-            "On, typed signs are text": "literal",
+            "On, no special tokens": "literal",
             "Off": "off",
         },
     ),
@@ -126,9 +126,11 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
     if not others:
         return None
     if not isinstance(others, list) or not all(isinstance(text, str) for text in others):
-        raise SettingsError('the lanes are no list of texts: use one such as ["drafter=ngram"].')
+        raise SettingsError(
+            'the lanes are not a list of strings: use one such as ["drafter=ngram"].'
+        )
     if len(others) > MAX_OTHERS:
-        raise SettingsError(f"{len(others)} further lanes are asked for: use up to {MAX_OTHERS}.")
+        raise SettingsError(f"{len(others)} further lanes are requested: use up to {MAX_OTHERS}.")
     return beside(settings, map(parsed_lane, others))
 
 
@@ -178,7 +180,7 @@ def drafter_choices(offered: Collection[str]) -> list[tuple[str, str]]:
 def checked_prompt(prompt: object) -> str:
     """Check that a prompt is a text within the page's limit. Raises `PromptError`."""
     if not isinstance(prompt, str):
-        raise PromptError("The prompt is no text: send a string.")
+        raise PromptError("The prompt is not a text: send a string.")
     if not prompt.strip():
         raise PromptError("The prompt is empty: write at least one word.")
     if len(prompt) > MAX_CHARACTERS:
@@ -215,12 +217,12 @@ def controls_of(
                 control["choices"] = drafter_choices(listed)
     lanes = Setting(
         "Lanes with drafts",
-        "One, or up to three side by side that differ in this.",
+        "One, or up to three that differ in this.",
         choices=COMPARED,
     )
     weights = Setting(
         "Weights",
-        "Fewer bits take less memory; the text may be another.",
+        "Fewer bits take less memory; the text may differ.",
         choices=BIT_CHOICES,
     )
     pair_list = {

@@ -26,10 +26,10 @@ TICK = 0.1  # seconds between states; each costs the browser a frame, and a core
 HEARTBEAT = 0.5  # seconds after which a state without news is sent, to notice a closed tab
 
 READY = "Getting ready."
-CUT_SHORT = "The server is being restarted, so this run ended with what it had."
+CUT_SHORT = "The server is being restarted, so this run ended early; its results are kept."
 LAST_WORDS = 1.0  # seconds for visitors to be sent the last results of their runs
 _STEP = 0.02
-FORGOTTEN = "The server does not know this any more: begin it again. What had arrived stays."
+FORGOTTEN = "The server no longer has this job: start it again. Received results are kept."
 
 States = AsyncGenerator[dict[str, Any], None]
 
@@ -111,7 +111,7 @@ def finished_run(runs: RunQueue, request: dict[str, Any]) -> Run | None:
     `SettingsError` if it has not ended."""
     run = runs.job(str(request.get("run")))
     if run is not None and not run.over:
-        raise SettingsError("your run is still under way: wait for its end, or stop it.")
+        raise SettingsError("your run is still under way: wait until it ends, or stop it.")
     return run if isinstance(run, Run) else None
 
 

@@ -23,8 +23,7 @@ MAX_WAITING = 24  # requests; each holds a thread of the server
 MAX_OF_CLIENT = 4  # of these, of one address
 CROWDED = "Many pairs are being examined at the moment: choose this one again in a minute."
 SHARE_USED = (
-    "As many pairs as your network may have examined at a time are waiting already: choose this "
-    "one again in a minute."
+    "The limit of waiting pairs for your network is reached: choose this one again in a minute."
 )
 
 

@@ -23,8 +23,8 @@ from .security.addresses import HOST
 
 TITLE = "specviz: speculative decoding, token by token"
 DESCRIPTION = (
-    "A language model races against itself, once alone and once helped by a small draft model. "
-    "Every token is shown, and every number is measured."
+    "A language model races against itself, once alone and once with the help of a small draft "
+    "model. Every token is shown, and every number is measured."
 )
 START = "specviz/page.js"
 _INLINE = re.compile(r"<script(?: type=\"importmap\")?>(.*?)</script>", re.DOTALL)
@@ -135,7 +135,7 @@ def _endpoint(name: str, about: str, signature: Signature, address: str) -> str:
     call = escape(f"{address}/gradio_api/call/v2/{name}")
     return (
         f"<section><h2>{name}</h2><p>{description}</p>"
-        f"<table><tr><th scope=col>field</th><th scope=col>type</th><th scope=col>usual</th></tr>"
+        f"<table><tr><th scope=col>field</th><th scope=col>type</th><th scope=col>default</th></tr>"
         f"{rows}</table><p><code>POST {call}</code></p></section>"
     )
 

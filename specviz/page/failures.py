@@ -39,7 +39,7 @@ def answering(question: PageQuestion) -> PageQuestion:
             log.info("a question was refused: %s", brief(error))
             return {"error": str(error), "over": True}
         except MALFORMED as error:
-            log.info("a question made no sense: %s", brief(error))
+            log.info("a question was malformed: %s", brief(error))
             return {"error": NOT_OURS, "over": True}
         except Exception:
             log.exception("a question could not be answered")

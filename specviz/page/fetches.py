@@ -25,8 +25,8 @@ from .security.owner import MAY_FETCH
 log = logging.getLogger(__name__)
 
 NOT_YOURS = (
-    "Only whoever opens this page on its own machine may have it fetch a pair: its operator can "
-    f"allow it with the variable {FETCH.name}."
+    "Only a visitor on the page's own machine may fetch a pair: the operator can allow it with the "
+    f"variable {FETCH.name}."
 )
 NOTHING = "There is nothing to fetch: this page has its pair."
 EARLIEST = 1.0  # seconds of a fetch after which its speed predicts the rest
@@ -66,7 +66,7 @@ class PairFetch:
             self._error = None
             self._most = 0
             self._first = bytes_here(self.row)
-            self._step = "looking where it can be fetched from"
+            self._step = "looking for a source"
             self._began = time.monotonic()
             self._stopping.clear()
             self._thread = threading.Thread(

@@ -19,7 +19,7 @@ from .security.requests import CLIENT
 
 PATIENCE = 15.0  # seconds without polling after which a job's visitor has left
 HIDDEN_PATIENCE = 75.0  # and for a hidden tab, whose timers a browser runs once a minute
-CLOSED = "The pair was not loaded: the server is about to end."
+CLOSED = "The pair was not loaded: the server is shutting down."
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
 

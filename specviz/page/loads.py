@@ -148,4 +148,4 @@ def _remember(name: str, pair: str, seconds: float) -> None:
         written.write_text(json.dumps(newest), "utf-8")
         written.replace(file)
     except OSError as error:
-        log.info("how long something took cannot be remembered: %s", error)
+        log.info("a duration could not be stored: %s", error)

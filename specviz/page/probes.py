@@ -81,7 +81,7 @@ def about(seconds: float | None) -> str:
 
 HEALTH = "/healthz"
 READY = "/readyz"
-NOT_LOADED = "The models have not loaded their pair yet, or could not: see the log."
+NOT_LOADED = "The pair is not loaded yet, or could not be loaded: see the log."
 
 
 def probed(scope: Scope, runs: RunQueue | None) -> Response | None:

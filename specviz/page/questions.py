@@ -28,7 +28,7 @@ LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short e
 LISTED = 8  # continuations that are shown
 MAX_PROMPT = 64  # tokens: every draw reads the prompt anew
 
-NOT_LENT = "this page is lent its GPU for races alone: run {} on your own machine."
+NOT_LENT = "this page gets its GPU only for races: run {} on your own machine."
 TOO_LONG = "this run is longer than this page allows: use {} on your own machine."
 NOT_PARTED = "both lanes wrote the same text: there is no difference to explain."
 

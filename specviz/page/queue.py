@@ -32,9 +32,9 @@ FULL = (
     "Run again in a minute."
 )
 OWN_ENDS = "Your earlier run is ending; this one comes next."
-CUT_SHORT = "A run may take {:g} s here, so this one ended with what it had."
+CUT_SHORT = "Runs are limited to {:g} s here, so this one ended early; its results are kept."
 SHARE_USED = (
-    "As many runs of your network are waiting as may wait: play a recording meanwhile, and press "
+    "The limit of waiting runs for your network is reached: play a recording meanwhile, and press "
     "Run again in a minute."
 )
 

@@ -101,9 +101,9 @@ def launch(page: Page) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the page to a parser."""
-    parser.description = "The page; settings are environment variables."
-    parser.add_argument("--host", help=f"address to listen on, else {HOST}, else 127.0.0.1")
-    parser.add_argument("--port", help=f"a port of this machine, else {PORT}, else 7860")
+    parser.description = "Serve the page; its settings are environment variables."
+    parser.add_argument("--host", help=f"address to listen on (default: {HOST}, else 127.0.0.1)")
+    parser.add_argument("--port", help=f"port to listen on (default: {PORT}, else 7860)")
 
 
 def serve_page(options: argparse.Namespace) -> None:

@@ -57,7 +57,7 @@ NO_TOOLS = (
     "SPECVIZ_MCP is set, but MCP is not installed: the page starts without it. "
     "Install it with 'pip install -r requirements-mcp.txt'."
 )
-NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP knows no password, so it stays off."
+NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP has no password, so it stays off."
 
 
 class Page(gr.Server):

@@ -39,7 +39,7 @@ MAX_LISTED = 100  # values of a list
 MAX_SENT = 512 * 2**10  # bytes of a visitor's prompts, which come back with the request
 
 OFF = "Sweeps are switched off here: use `python -m specviz sweep` on your own machine."
-RESTARTED = "The server is being restarted, so this sweep ended with what it had."
+RESTARTED = "The server is being restarted, so this sweep ended early; its results are kept."
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _asked_prompts(fields: dict[str, Any], pair: str) -> tuple[Question, ...]:
     own_prompts = fields.get("prompts")
     if own_prompts not in (None, []):
         if not isinstance(own_prompts, list):
-            raise PromptError(f"the prompts are {shown(own_prompts)}: use a list of texts.")
+            raise PromptError(f"the prompts are {shown(own_prompts)}: use a list of strings.")
         return tuple(_visitor_prompt(prompt) for prompt in own_prompts[:MAX_PROMPTS])
     kinds = _names("kinds", fields.get("kinds") or [])
     suited = builtin_prompts(pair)
@@ -193,7 +193,7 @@ def _visitor_prompt(value: Any) -> Question:
         kind = "prompts"
         text = value
     if not isinstance(kind, str) or not isinstance(text, str):
-        raise PromptError(f"a prompt is {shown(value)}: use a text.")
+        raise PromptError(f"a prompt is {shown(value)}: use a string.")
     return Question(kind[:MAX_KIND_LENGTH], checked_prompt(text))
 
 
@@ -205,14 +205,14 @@ def _listed(name: str, value: object) -> list[Any]:
         return value[:MAX_LISTED]
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [value]
-    raise SettingsError(f"{name} is {shown(value)}: use a list, or a text with blanks.")
+    raise SettingsError(f"{name} is {shown(value)}: use a list, or a string with spaces.")
 
 
 def _names(name: str, value: object) -> list[str]:
     names = _listed(name, value)
     for entry in names:
         if not isinstance(entry, str):
-            raise SettingsError(f"{name} has {shown(entry)}: use texts.")
+            raise SettingsError(f"{name} has {shown(entry)}: use strings.")
     return names
 
 
@@ -221,7 +221,9 @@ def _numbers(name: str, value: object) -> list[float]:
     known = [number for number in numbers if number is not None and isfinite(number)]
     if len(known) < len(numbers):
         shown_value = str(value)[:40]
-        raise SettingsError(f"{shown_value!r} are no numbers for {name}: use some like '1 2 5'.")
+        raise SettingsError(
+            f"{shown_value!r} are not numbers for {name}: use numbers such as '1 2 5'."
+        )
     return known
 
 
@@ -252,8 +254,8 @@ class SweepJob(Job):
     max_unfinished = 3  # each makes every run wait for one turn of it
     max_of_client = 2
     crowded = (
-        "Other sweeps are under way, as many as there may be: try again in a few minutes, or sweep "
-        "on your own machine with `python -m specviz sweep`."
+        "The limit of sweeps at a time is reached: try again in a few minutes, or sweep on your "
+        "own machine with `python -m specviz sweep`."
     )
 
     def __init__(self, session: str, pair: str, request: SweepRequest) -> None:

@@ -261,7 +261,7 @@ def test_addresses(visit: Visit, first: int) -> None:
     asked = {**texts, **unknown}.items()
     visitor = visit_watched(visit, "?" + "&".join(f"{name}={quote(text)}" for name, text in asked))
     check_unharmed(visitor.page)
-    expect(visitor.page.locator("[data-notice]")).to_contain_text("make no sense")
+    expect(visitor.page.locator("[data-notice]")).to_contain_text("not valid here")
     assert visitor.page.evaluate("({}).polluted ?? Object.prototype.__hit") is None
 
 

@@ -318,7 +318,7 @@ def test_what_is_wrong_is_told_from_what_went_wrong(site: Site) -> None:
     """A caller's mistake is named as such: "not your fault" would mislead them."""
     for wish in ({}, {"prompt": "the cat"}, [], 7, {**wish_of(site), "pair": "nobody/nothing"}):
         said = run_of(site, wish)
-        assert NOT_OURS in said or "is no text" in said or "not offered" in said
+        assert NOT_OURS in said or "is not a text" in said or "not offered" in said
         assert FAILED not in said
     assert site.post("/run", b"no JSON").json["error"] == NOT_OURS
     for data in ([], [None] * 40, [7]):

@@ -86,11 +86,11 @@ SILENCE = 5.0  # seconds between two parts of it
 SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
 MAX_STRINGS = 300  # in a large body: a sweep's request has a kind and a text for each prompt
 
-NOT_OURS = "This request is not one that the page makes, nor one of the API (docs/api.md)."
-TOO_LARGE = "This request holds more than {} KiB, the most that is taken here."
+NOT_OURS = "This request is neither one of the page's nor one of the API's (docs/api.md)."
+TOO_LARGE = "This request is larger than {} KiB, the limit here."
 TOO_SLOW = "This request took too long to arrive: try again."
 CROWDED = "Too many large files are arriving at once: try again in a minute."
-SHARE_USED = "Too many large files of your network are arriving at once: try again in a minute."
+SHARE_USED = "Too many large files from your network are arriving at once: try again in a minute."
 RETRY = 10  # seconds after which a refused client may try again
 
 

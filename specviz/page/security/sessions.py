@@ -31,7 +31,7 @@ MAX_UNREAD = 8  # unsent results of one session
 MAX_REMEMBERED = 4096  # remembered sessions whose results were all read
 RETRY = 5  # seconds after which a refused client may try again
 
-TOO_MANY = "Too many requests of your network are unfinished: wait for some of them to end."
+TOO_MANY = "Too many requests from your network are unfinished: wait for some of them to end."
 BUSY = "The server is busy: try again in a minute."
 
 T = TypeVar("T")
