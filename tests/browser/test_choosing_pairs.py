@@ -146,7 +146,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
     drafted = visitor.page.locator("[data-lane=speculative] .t.accepted").first
     visitor.page.keyboard.press("Escape")  # so that the browser treats the focus as a keyboard's
     drafted.focus()
-    expect(visitor.page.locator(".sv-card-reason")).to_contain_text("was seen")
+    expect(visitor.page.locator(".sv-card-reason")).to_contain_text("occurred")
 
     visitor.unfold()  # Escape has closed the settings
     visitor.set("number input for Length", 16)

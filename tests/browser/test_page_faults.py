@@ -53,7 +53,7 @@ def test_a_server_that_is_started_anew_is_used_again(
     assert len(visitor.trace()["rounds"]) == kept
     page.reload()
     visitor.ready()
-    expect(notice).to_contain_text("loaded anew", timeout=PATIENCE)
+    expect(notice).to_contain_text("Reloading the page", timeout=PATIENCE)
     sentences(notice.inner_text())
     expect(page.locator("[data-lane=baseline] [data-index]").first).to_be_visible()
     assert len(visitor.trace()["rounds"]) == kept
@@ -77,7 +77,7 @@ def test_a_run_that_takes_too_long_says_why_it_ended(
     visitor.button("Run").click()
     # On a busy machine the limit may come before the first round.
     notice = visitor.page.locator("[data-notice]")
-    expect(notice).to_contain_text("may take 1 s", timeout=PATIENCE)
+    expect(notice).to_contain_text("limited to 1 s", timeout=PATIENCE)
     sentences(notice.inner_text())
     expect(visitor.player).not_to_have_attribute("data-state", "error")
     assert visitor.problems == []

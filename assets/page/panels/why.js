@@ -163,7 +163,7 @@ function misreadings({ m, costs, speeds }) {
         + "the target alone here. With a mixture of experts or a long text it can cost much more.",
     ],
     [
-      "Is accepted over drafted α?",
+      "Is α accepted over drafted?",
       `No: α = ${fixed(m.alpha, 2)} counts only judged guesses. Guesses after a rejected one took time but `
         + `were not judged: accepted over drafted is ${fixed(m.efficiency, 2)}.`,
     ],

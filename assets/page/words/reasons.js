@@ -203,7 +203,7 @@ function instead(token, round) {
   const rejected = round.drafted.find((other) => other.outcome === "rejected");
   const before = rejected ? `The draft guessed ${quoted(rejected)}, but ` : "";
   const p = chance(token.soft_p);
-  return `${before}${quoted(token)} is the target's first choice (${p} sure), so that is written.`;
+  return `${before}${quoted(token)} is the target's first choice (${p} sure), so it is written.`;
 }
 
 /** The note on a token that the target's server drew without listing probabilities. */
