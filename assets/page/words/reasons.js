@@ -83,15 +83,19 @@ function accepted(token) {
  * @param {Token} [targetToken]  of this round
  */
 function rejected(token, targetToken) {
-  const after = drawnInstead(targetToken);
+  const after = drawnInstead(targetToken, "max(0, p − q)");
   if (token.p === 0) return `${sure(token)}: the target rules it out, so it was rejected.${after}`;
   return `${sure(token)}: ${drawn(token)}, so it was rejected.${after}`;
 }
 
-/** The token after a rejected guess, in words. @param {Token} [targetToken]  of this round */
-function drawnInstead(targetToken) {
+/**
+ * The token after a rejected guess, in words.
+ * @param {Token | undefined} targetToken  of this round
+ * @param {string} residual  its formula
+ */
+function drawnInstead(targetToken, residual) {
   if (targetToken?.outcome !== "corrected") return "";
-  return ` The target then drew ${quoted(targetToken)} from the residual.`;
+  return ` The target then drew ${quoted(targetToken)} from the residual, ${residual}.`;
 }
 
 /** @param {ShownToken} token */
@@ -258,7 +262,7 @@ const TOGETHER = {
       + "so all guesses before that one are accepted.";
   },
   rejected: (token, { round }) => {
-    const after = drawnInstead(round.emitted[round.emitted.length - 1]);
+    const after = drawnInstead(round.emitted[round.emitted.length - 1], "max(0, w p − q)");
     return `${tested(token)}: not below it, and no later guess passed, so it was rejected.${after}`;
   },
   ignored: (token, { round }) => {
