@@ -42,7 +42,7 @@ TOKEN_RULE = VerdictKind(
     "with probability min(1, p/q); after a rejection the token is drawn from max(0, p − q). "
     "Together they give every token exactly the probability p that the target alone gives it "
     "(Leviathan et al. 2022, theorem 1).",
-    left="left: max(0, p − q)",
+    left="residual max(0, p − q)",
 )
 
 NO_DRAFTS = DrafterKind(

@@ -192,7 +192,7 @@ def _in_words(speedup: float | None) -> str:
     if speedup is None:
         return "too short to compare"
     if abs(speedup - 1) < NEAR:
-        return "as good as even"
+        return "about even"
     if speedup > 1:
         return "drafting pays"
     return "drafting costs more than it saves"

@@ -265,7 +265,7 @@ function lists(token, rule) {
   const named = [
     ["draft q", token.top_q, token.soft_q ?? token.q],
     ["target p", token.top_p, token.soft_p ?? token.p],
-    [verdictKind(rule).left || "left", token.top_residual, undefined],
+    [verdictKind(rule).left || "residual", token.top_residual, undefined],
   ];
   return element("div", "sv-card-lists", ...named.flatMap(([name, choices, probability]) => {
     if (!choices?.length) return [];

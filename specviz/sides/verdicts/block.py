@@ -100,7 +100,7 @@ BLOCK = VerdictKind(
     note="The guesses are judged together, but shown one after the other: all up to the last one "
     "whose draw is below its threshold are accepted. So the text follows p, and on average at "
     "least as many are accepted as with separate tests.",
-    left="left: max(0, w p − q)",
+    left="residual max(0, w p − q)",
     beta="mean overlap of the two distributions, as in the token rule",
     threshold="u",
     weighted=True,
