@@ -1,7 +1,7 @@
 // The types that the page's modules share. They are global: no module has to import them.
 
-// A trace in the form of specviz/runs/trace.py (schema 2). Fields that are None or empty in Python's tokens are
-// missing in the JSON.
+// A trace in the form of specviz/runs/trace.py (schema 2). Fields that are None or empty in Python's tokens
+// are missing in the JSON.
 
 type LaneName = string; // "speculative" and "baseline" in a race of two, or other names
 // "untold": the last token of a step of a watched server that does not report its drafts

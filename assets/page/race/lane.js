@@ -340,8 +340,8 @@ function isSame(a, b) {
 // The rows of a lane's text, in blocks. A row is a line of the text, which may wrap; the rows of a code block
 // are marked. A round is in one or several rows, and owns those that it begins.
 
-// Tokens of a block. Blocks outside the view are not laid out. A block that was the last one is laid out until
-// it leaves the view: switching earlier would cost a second layout of all of it.
+// Tokens of a block. Blocks outside the view are not laid out. A block that was the last one is laid out
+// until it leaves the view: switching earlier would cost a second layout of all of it.
 const BLOCK = 40;
 const MAX_BLOCK = 1024; // tokens; a longer block ends in the middle of a line
 const TAB = 4; // columns, as in the style sheet
