@@ -20,13 +20,16 @@ from .ir import (
     INTEGERS,
     LANES,
     VECTOR,
+    after,
     broadcast,
     fma,
     i64,
     integers,
     load,
+    load_as,
     spread,
     store,
+    vector_at,
 )
 
 FLOAT32, BFLOAT16, FLOAT16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K = range(11)
@@ -62,6 +65,9 @@ STEP = 32
 """Plain weights that an operation takes at a time; and the unit of outputs that threads share."""
 
 
+HALVES = ir.VectorType(ir.HalfType(), LANES)
+
+
 class Layout(NamedTuple):
     """The unpacking of one kind: a step of `weights` weights in `bytes` bytes, in `parts` of equal
     size, so that the code of one part serves all.
@@ -84,22 +90,19 @@ class Layout(NamedTuple):
 
 def _float32(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     yield load(b, step)
-    yield load(b, b.add(step, i64(4 * LANES)))
+    yield load(b, vector_at(b, step, 1))
 
 
 def _bfloat16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    pairs = b.load(b.inttoptr(step, INTEGERS.as_pointer()))
-    pairs.align = 2
+    pairs = load_as(b, INTEGERS, step, align=2)
     # A bf16 number is the upper half of an fp32.
     yield b.bitcast(b.shl(pairs, integers(16)), VECTOR)
     yield b.bitcast(b.and_(pairs, integers(0xFFFF0000)), VECTOR)
 
 
 def _float16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    for address in (step, b.add(step, i64(2 * LANES))):
-        raw = b.load(b.inttoptr(address, ir.VectorType(ir.HalfType(), LANES).as_pointer()))
-        raw.align = 2
-        yield b.fpext(raw, VECTOR)
+    for address in (step, after(b, step, 2 * LANES)):
+        yield b.fpext(load_as(b, HALVES, address, align=2), VECTOR)
 
 
 def _q8_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
@@ -154,12 +157,11 @@ def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     begin = b.add(step, b.mul(part, i64(32)))
     raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (16, 16 + LANES)]
     part_scales = b.add(scales, b.mul(part, i64(16)))
-    scale, minimum = _group(b, part_scales, 0)
-    for codes in raw:
-        yield fma(b, scale, b.sitofp(b.and_(codes, integers(15)), VECTOR), minimum)
-    scale, minimum = _group(b, part_scales, 1)
-    for codes in raw:
-        yield fma(b, scale, b.sitofp(b.lshr(codes, integers(4)), VECTOR), minimum)
+    for group in range(2):
+        scale, minimum = _group(b, part_scales, group)
+        for codes in raw:
+            code = _half_of(b, codes, group)
+            yield fma(b, scale, b.sitofp(code, VECTOR), minimum)
 
 
 def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
@@ -167,20 +169,24 @@ def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     begin = b.add(step, b.mul(part, i64(32)))
     raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (48, 48 + LANES)]
     skipped = spread(b, b.trunc(b.mul(part, i64(2)), I32))
-    fifth = [
-        b.lshr(b.zext(_bytes(b, step, offset), INTEGERS), skipped) for offset in (16, 16 + LANES)
-    ]
+    fifth = []
+    for offset in (16, 16 + LANES):
+        bits_of_groups = b.zext(_bytes(b, step, offset), INTEGERS)
+        fifth.append(b.lshr(bits_of_groups, skipped))
     part_scales = b.add(scales, b.mul(part, i64(16)))
-    scale, minimum = _group(b, part_scales, 0)
-    for codes, bits in zip(raw, fifth, strict=True):
-        bit = b.and_(b.shl(bits, integers(4)), integers(16))
-        code = b.or_(b.and_(codes, integers(15)), bit)
-        yield fma(b, scale, b.sitofp(code, VECTOR), minimum)
-    scale, minimum = _group(b, part_scales, 1)
-    for codes, bits in zip(raw, fifth, strict=True):
-        bit = b.and_(b.shl(bits, integers(3)), integers(16))
-        code = b.or_(b.lshr(codes, integers(4)), bit)
-        yield fma(b, scale, b.sitofp(code, VECTOR), minimum)
+    for group in range(2):
+        scale, minimum = _group(b, part_scales, group)
+        for codes, bits in zip(raw, fifth, strict=True):
+            bit = b.and_(b.shl(bits, integers(4 - group)), integers(16))
+            code = b.or_(_half_of(b, codes, group), bit)
+            yield fma(b, scale, b.sitofp(code, VECTOR), minimum)
+
+
+def _half_of(b: ir.IRBuilder, codes: Any, group: int) -> Any:
+    """The low halves of bytes, as integers, for the first group, the high ones for the second."""
+    if group == 0:
+        return b.and_(codes, integers(15))
+    return b.lshr(codes, integers(4))
 
 
 def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
@@ -192,12 +198,19 @@ def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     part_scales = b.add(scales, b.mul(part, i64(32)))
     for group in range(4):  # of 32 codes
         four = low[group % 2]
-        four = b.and_(four, _repeated(15)) if group < 2 else b.lshr(four, _repeated(4))
+        if group < 2:
+            four = b.and_(four, _repeated(15))
+        else:
+            four = b.lshr(four, _repeated(4))
         left = 4 - 2 * group
-        two = b.shl(high, _repeated(left)) if left >= 0 else b.lshr(high, _repeated(-left))
-        codes = b.sub(b.or_(four, b.and_(two, _repeated(48))), _repeated(32))
+        if left >= 0:
+            two = b.shl(high, _repeated(left))
+        else:
+            two = b.lshr(high, _repeated(-left))
+        six = b.or_(four, b.and_(two, _repeated(48)))
+        codes = b.sub(six, _repeated(32))
         for half, numbers in enumerate(_integers_of(b, codes)):
-            scale = broadcast(b, b.add(part_scales, i64(4 * (2 * group + half))))
+            scale = broadcast(b, after(b, part_scales, 4 * (2 * group + half)))
             yield b.fmul(scale, b.sitofp(numbers, VECTOR))
 
 
@@ -214,18 +227,20 @@ def _group_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
     last_bytes = [12, 12, 13, 13, 14, 14, 15, 15]
     low = _bytes_at(b, begin, first_bytes + last_bytes)
     top = _bytes_at(b, begin, first_bytes + first_bytes)
-    codes = b.or_(
-        b.or_(
-            b.and_(low, _each_byte([63] * 8 + [15, 0] * 4)),
-            b.and_(b.lshr(low, _each_byte([4] * 16)), _each_byte([0] * 8 + [0, 15] * 4)),
-        ),
-        b.and_(b.lshr(top, _each_byte([2] * 16)), _each_byte([0] * 8 + [48] * 8)),
-    )
+    low_bits = b.and_(low, _each_byte([63] * 8 + [15, 0] * 4))
+    high_halves = b.lshr(low, _each_byte([4] * 16))
+    high_halves = b.and_(high_halves, _each_byte([0] * 8 + [0, 15] * 4))
+    codes = b.or_(low_bits, high_halves)
+    top_bits = b.lshr(top, _each_byte([2] * 16))
+    top_bits = b.and_(top_bits, _each_byte([0] * 8 + [48] * 8))
+    codes = b.or_(codes, top_bits)
     both = b.bitcast(_word(b, step, 0), ir.VectorType(ir.HalfType(), 2))
     in_turn = b.shuffle_vector(both, both, ir.Constant(INTEGERS, [0, 1] * 8))
-    below_zero = ir.Constant(INTEGERS, [0, 1 << 31] * 8)
-    factors = b.bitcast(b.xor(b.bitcast(b.fpext(in_turn, VECTOR), INTEGERS), below_zero), VECTOR)
-    store(b, b.fmul(factors, b.sitofp(b.zext(codes, INTEGERS), VECTOR)), scales)
+    signs = ir.Constant(INTEGERS, [0, 1 << 31] * 8)
+    bits = b.bitcast(b.fpext(in_turn, VECTOR), INTEGERS)
+    factors = b.bitcast(b.xor(bits, signs), VECTOR)
+    numbers = b.sitofp(b.zext(codes, INTEGERS), VECTOR)
+    store(b, b.fmul(factors, numbers), scales)
 
 
 def _bytes_at(b: ir.IRBuilder, vector: Any, indices: list[int]) -> Any:
@@ -239,9 +254,9 @@ def _each_byte(values: list[int]) -> ir.Constant:
 
 def _group(b: ir.IRBuilder, scales: Any, group: int) -> tuple[Any, Any]:
     """One scale and one minimum of `_group_scales`, in all lanes."""
-    address = b.add(scales, i64(8 * group))
+    address = after(b, scales, 8 * group)
     scale = broadcast(b, address)
-    minimum = broadcast(b, b.add(address, i64(4)))
+    minimum = broadcast(b, after(b, address, 4))
     return scale, minimum
 
 
@@ -274,24 +289,16 @@ def _half(b: ir.IRBuilder, address: Any, offset: int = 0) -> Any:
     It is spread before it is converted: an instruction that loads a single fp16 waits for the one
     before it.
     """
-    raw = b.load(b.inttoptr(b.add(address, i64(offset)), I16.as_pointer()))
-    raw.align = 2
-    shorts = ir.VectorType(I16, LANES)
-    single = b.insert_element(ir.Constant(shorts, ir.Undefined), raw, ir.Constant(I32, 0))
-    spread_out = b.shuffle_vector(single, single, integers(0))
-    return b.fpext(b.bitcast(spread_out, ir.VectorType(ir.HalfType(), LANES)), VECTOR)
+    raw = load_as(b, I16, after(b, address, offset), align=2)
+    return b.fpext(b.bitcast(spread(b, raw), HALVES), VECTOR)
 
 
 def _word(b: ir.IRBuilder, address: Any, offset: int) -> Any:
-    raw = b.load(b.inttoptr(b.add(address, i64(offset)), I32.as_pointer()))
-    raw.align = 2
-    return raw
+    return load_as(b, I32, after(b, address, offset), align=2)
 
 
 def _bytes(b: ir.IRBuilder, address: Any, offset: int, count: int = LANES) -> Any:
-    raw = b.load(b.inttoptr(b.add(address, i64(offset)), ir.VectorType(I8, count).as_pointer()))
-    raw.align = 1
-    return raw
+    return load_as(b, ir.VectorType(I8, count), after(b, address, offset), align=1)
 
 
 def _wide(b: ir.IRBuilder, address: Any, offset: int) -> Any:

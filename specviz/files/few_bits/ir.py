@@ -42,7 +42,7 @@ def integers(value: int) -> ir.Constant:
 
 def cut(b: ir.IRBuilder, vector: Any, lanes: int, index: int) -> Any:
     """One of a vector's equal pieces of `lanes` lanes."""
-    if lanes == LANES:
+    if lanes == vector.type.count:
         return vector
     indices = range(lanes * index, lanes * (index + 1))
     order = ir.Constant(ir.VectorType(I32, lanes), list(indices))
@@ -83,10 +83,36 @@ def fma(b: ir.IRBuilder, x: Any, y: Any, z: Any) -> Any:
     return call_intrinsic(b, "fma", x, y, z)
 
 
-def load(b: ir.IRBuilder, address: Any, lanes: int = LANES) -> Any:
-    loaded = b.load(b.inttoptr(address, ir.VectorType(F32, lanes).as_pointer()))
-    loaded.align = 4
+def after(b: ir.IRBuilder, address: Any, count: int) -> Any:
+    """The address that lies `count` bytes after another."""
+    return b.add(address, i64(count))
+
+
+def number_at(b: ir.IRBuilder, numbers: Any, index: Any) -> Any:
+    """The address of the fp32 number at an index, int64."""
+    return b.add(numbers, b.mul(index, i64(4)))
+
+
+def vector_at(b: ir.IRBuilder, vectors: Any, index: int) -> Any:
+    """The address of the vector of fp32 at an index."""
+    return after(b, vectors, 4 * LANES * index)
+
+
+def row_at(b: ir.IRBuilder, rows: Any, step: Any, index: int) -> Any:
+    """The address of the row at an index. step: bytes from a row to the next, int64."""
+    return b.add(rows, b.mul(step, i64(index)))
+
+
+def load_as(b: ir.IRBuilder, kind: ir.Type, address: Any, align: int) -> Any:
+    """The value of a type that lies at an address. align: bytes of which the address is a
+    multiple."""
+    loaded = b.load(b.inttoptr(address, kind.as_pointer()))
+    loaded.align = align
     return loaded
+
+
+def load(b: ir.IRBuilder, address: Any, lanes: int = LANES) -> Any:
+    return load_as(b, ir.VectorType(F32, lanes), address, align=4)
 
 
 def store(b: ir.IRBuilder, value: Any, address: Any, align: int = 4) -> None:
@@ -94,9 +120,7 @@ def store(b: ir.IRBuilder, value: Any, address: Any, align: int = 4) -> None:
 
 
 def broadcast(b: ir.IRBuilder, address: Any) -> Any:
-    value = b.load(b.inttoptr(address, F32.as_pointer()))
-    value.align = 4
-    return spread(b, value)
+    return spread(b, load_as(b, F32, address, align=4))
 
 
 def spread(b: ir.IRBuilder, value: Any) -> Any:
@@ -106,18 +130,20 @@ def spread(b: ir.IRBuilder, value: Any) -> Any:
     return b.shuffle_vector(single, single, ir.Constant(INTEGERS, [0] * LANES))
 
 
+def larger(b: ir.IRBuilder, first: Any, second: Any) -> Any:
+    """The larger of two numbers; the second one if one is NaN."""
+    return b.select(b.fcmp_ordered(">", first, second), first, second)
+
+
 def fold(b: ir.IRBuilder, vector: Any, combine: Callable[[Any, Any], Any]) -> Any:
     """The lanes of a vector, combined by a tree of fixed shape."""
     count = vector.type.count
     while count > 1:
         count //= 2
-        halves = (list(range(count)), list(range(count, 2 * count)))
-        low, high = (
-            b.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(I32, count), indices))
-            for indices in halves
-        )
+        low = cut(b, vector, count, 0)
+        high = cut(b, vector, count, 1)
         vector = combine(low, high)
-    return b.extract_element(vector, ir.Constant(I32, 0))
+    return lane(b, vector, 0)
 
 
 def exp(b: ir.IRBuilder, x: Any) -> Any:
@@ -198,10 +224,12 @@ def operation(**cases: Sequence[int]) -> Callable[[Callable[..., None]], Any]:
         count = len(inspect.signature(build).parameters) - 1
 
         def typed(typing, *arguments):
-            numbers = [
-                [argument.literal_value] if isinstance(argument, types.Literal) else possible
-                for argument, possible in zip(arguments, cases.values(), strict=False)
-            ]
+            numbers: list[Sequence[int]] = []
+            for argument, possible in zip(arguments, cases.values(), strict=False):
+                if isinstance(argument, types.Literal):
+                    numbers.append([argument.literal_value])
+                else:
+                    numbers.append(possible)
 
             def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
                 chosen = args[: len(cases)]
@@ -241,13 +269,18 @@ def _call_case(
     rest: Sequence[Any],
 ) -> None:
     """Call the function for the case with the values `chosen`."""
-    # Each case is below 16, so four bits hold it.
-    value = functools.reduce(lambda high, low: b.add(b.shl(high, i64(4)), low), chosen, i64(0))
+    # Each number of a case is below 16, so four bits hold it.
+    value: Any = i64(0)
+    for number in chosen:
+        value = b.add(b.shl(value, i64(4)), number)
     end = b.append_basic_block("end")
     switch = b.switch(value, end)
     for case, function in functions.items():
+        case_value = 0
+        for literal in case:
+            case_value = 16 * case_value + literal
         block = b.append_basic_block("case")
-        switch.add_case(i64(functools.reduce(lambda high, low: 16 * high + low, case, 0)), block)
+        switch.add_case(i64(case_value), block)
         b.position_at_end(block)
         b.call(function, rest)
         b.branch(end)

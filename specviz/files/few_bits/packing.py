@@ -17,16 +17,17 @@ from .ir import (
     INTEGERS,
     LANES,
     Loop,
+    after,
     call_intrinsic,
     fma,
     fold,
-    i64,
     integers,
     load,
     operation,
     splat,
     spread,
     store,
+    vector_at,
 )
 from .vector import widen
 
@@ -63,7 +64,7 @@ def pack_blocks(b, kind, weights, count, target):
     lowest = LOWEST[kind]
     loop = Loop(b, count, 1, [weights, target])
     here, block = loop.carried
-    numbers = [load(b, here), load(b, b.add(here, i64(4 * LANES)))]
+    numbers = [load(b, here), load(b, vector_at(b, here, 1))]
     extreme = _extreme(b, numbers)
     best_scale = None
     for factor in FACTORS:
@@ -83,21 +84,28 @@ def pack_blocks(b, kind, weights, count, target):
     ]
     nibbles_at = 2
     if kind == Q5_0:
-        fifths = [b.icmp_signed(">=", vector, integers(16)) for vector in codes]
-        bits = [b.zext(b.bitcast(vector, I16), I32) for vector in fifths]
-        word = b.or_(bits[0], b.shl(bits[1], ir.Constant(I32, 16)))
-        store(b, word, b.add(block, i64(2)), align=2)
+        store(b, _fifth_bits(b, codes), after(b, block, 2), align=2)
         codes = [b.and_(vector, integers(15)) for vector in codes]
         nibbles_at = 6
     nibbles = b.or_(codes[0], b.shl(codes[1], integers(4)))
-    store(b, b.trunc(nibbles, ir.VectorType(I8, LANES)), b.add(block, i64(nibbles_at)), align=2)
-    loop.end([b.add(here, i64(4 * BLOCK)), b.add(block, i64(BLOCK_BYTES[kind]))])
+    nibble_bytes = b.trunc(nibbles, ir.VectorType(I8, LANES))
+    store(b, nibble_bytes, after(b, block, nibbles_at), align=2)
+    loop.end([after(b, here, 4 * BLOCK), after(b, block, BLOCK_BYTES[kind])])
+
+
+def _fifth_bits(b, codes):
+    """The fifth bits of two vectors of codes, as an integer of 32 bits."""
+    fifths = [b.icmp_signed(">=", vector, integers(16)) for vector in codes]
+    bits = [b.zext(b.bitcast(vector, I16), I32) for vector in fifths]
+    return b.or_(bits[0], b.shl(bits[1], ir.Constant(I32, 16)))
 
 
 def _extreme(b, numbers):
     """The number furthest from 0."""
-    highest = fold(b, call_intrinsic(b, "maxnum", *numbers), lambda x, y: _chosen(b, ">", x, y))
-    lowest = fold(b, call_intrinsic(b, "minnum", *numbers), lambda x, y: _chosen(b, "<", x, y))
+    highest = call_intrinsic(b, "maxnum", *numbers)
+    highest = fold(b, highest, lambda x, y: _chosen(b, ">", x, y))
+    lowest = call_intrinsic(b, "minnum", *numbers)
+    lowest = fold(b, lowest, lambda x, y: _chosen(b, "<", x, y))
     return b.select(b.fcmp_ordered(">=", b.fneg(lowest), highest), lowest, highest)
 
 

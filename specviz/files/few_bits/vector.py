@@ -9,6 +9,7 @@ beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -35,6 +36,7 @@ from .ir import (
     INTEGERS,
     LANES,
     Loop,
+    after,
     broadcast,
     call_intrinsic,
     cut,
@@ -43,12 +45,17 @@ from .ir import (
     fold,
     i64,
     joined,
+    larger,
     load,
+    load_as,
     memory_of,
+    number_at,
     operation,
+    row_at,
     splat,
     spread,
     store,
+    vector_at,
 )
 
 LINE = 64  # bytes of a cache line
@@ -88,18 +95,23 @@ def _widen(b, kind, source, target, count, *, in_order):
     parts = Loop(b, i64(layout.parts), 1, [])
     vectors = layout.unpack(b, step, scales, parts.index)
     if kind == BFLOAT16 and in_order:
-        order = [lane for i in range(LANES) for lane in (i, LANES + i)]
         even, odd = vectors
-        vectors = (
-            b.shuffle_vector(even, odd, ir.Constant(INTEGERS, half))
-            for half in (order[:LANES], order[LANES:])
-        )
+        vectors = _interleaved(b, even, odd)
     done = b.add(loop.index, b.mul(parts.index, i64(layout.weights // layout.parts)))
-    here = b.add(target, b.mul(done, i64(4)))
+    here = number_at(b, target, done)
     for index, vector in enumerate(vectors):
-        store(b, vector, b.add(here, i64(4 * LANES * index)))
+        store(b, vector, vector_at(b, here, index))
     parts.end([])
-    loop.end([b.add(step, i64(layout.bytes))])
+    loop.end([after(b, step, layout.bytes)])
+
+
+def _interleaved(b, even, odd):
+    """Two vectors with the numbers of `even` and `odd` by turns."""
+    order = []
+    for lane in range(LANES):
+        order += [lane, LANES + lane]
+    for half in (order[:LANES], order[LANES:]):
+        yield b.shuffle_vector(even, odd, ir.Constant(INTEGERS, half))
 
 
 @operation()
@@ -107,32 +119,33 @@ def widen_codes(b, source, target, count):
     """Write `count` blocks of Q5_0, one or more, as blocks of Q8_0 with the same weights."""
     loop = Loop(b, count, 1, [source, target])
     block, written = loop.carried
-    scale = b.load(b.inttoptr(block, I16.as_pointer()))
-    scale.align = 2
-    b.store(scale, b.inttoptr(written, I16.as_pointer())).align = 2
-    codes = q5_0_codes(b, block)
-    b.store(codes, b.inttoptr(b.add(written, i64(2)), codes.type.as_pointer())).align = 1
-    loop.end([b.add(block, i64(BLOCK_BYTES[Q5_0])), b.add(written, i64(BLOCK_BYTES[Q8_0]))])
+    scale = load_as(b, I16, block, align=2)
+    store(b, scale, written, align=2)
+    store(b, q5_0_codes(b, block), after(b, written, 2), align=1)
+    loop.end([after(b, block, BLOCK_BYTES[Q5_0]), after(b, written, BLOCK_BYTES[Q8_0])])
 
 
 @operation()
 def softmax(b, scores, count):
     """Softmax of `count` fp32 numbers in place, a multiple of `LANES`; -inf gives 0."""
     loop = Loop(b, count, LANES, [splat(-3e38)])
-    here = b.add(scores, b.mul(loop.index, i64(4)))
+    here = number_at(b, scores, loop.index)
     highest = call_intrinsic(b, "maxnum", loop.carried[0], load(b, here))
     loop.end([highest])
+    top = fold(b, highest, partial(larger, b))
+    tops = spread(b, top)
 
-    tops = spread(b, fold(b, highest, lambda x, y: b.select(b.fcmp_ordered(">", x, y), x, y)))
     loop = Loop(b, count, LANES, [splat(0.0)])
-    here = b.add(scores, b.mul(loop.index, i64(4)))
+    here = number_at(b, scores, loop.index)
     weight = exp(b, b.fsub(load(b, here), tops))
     store(b, weight, here)
     sums = b.fadd(loop.carried[0], weight)
     loop.end([sums])
-    totals = spread(b, fold(b, sums, b.fadd))
+    total = fold(b, sums, b.fadd)
+    totals = spread(b, total)
+
     loop = Loop(b, count, LANES, [])
-    here = b.add(scores, b.mul(loop.index, i64(4)))
+    here = number_at(b, scores, loop.index)
     store(b, b.fdiv(load(b, here), totals), here)
     loop.end([])
 
@@ -144,11 +157,11 @@ def gate_by_silu(b, gate, up, count):
     offset = b.mul(loop.index, i64(4))
     g = load(b, b.add(gate, offset))
     # e^-g, within the range of `exp`; outside of it silu is 0 or g to the last bit.
-    bounded = call_intrinsic(
-        b, "minnum", call_intrinsic(b, "maxnum", b.fneg(g), splat(-86.0)), splat(88.0)
-    )
+    bounded = call_intrinsic(b, "maxnum", b.fneg(g), splat(-86.0))
+    bounded = call_intrinsic(b, "minnum", bounded, splat(88.0))
     silu = b.fdiv(g, b.fadd(splat(1.0), exp(b, bounded)))
-    store(b, b.fmul(silu, load(b, b.add(up, offset))), b.add(gate, offset))
+    gated = b.fmul(silu, load(b, b.add(up, offset)))
+    store(b, gated, b.add(gate, offset))
     loop.end([])
 
 
@@ -195,19 +208,24 @@ def multiply(b, kind, x, w, w_step, inputs, outputs, y):
     _tiles(b, kind, width, x, w, w_step, inputs, whole, y)
     rest = b.sub(outputs, whole)
     w_rest = b.add(w, b.mul(w_step, whole))
-    _tiles(b, kind, 1, x, w_rest, w_step, inputs, rest, b.add(y, b.mul(whole, i64(4))))
+    y_rest = number_at(b, y, whole)
+    _tiles(b, kind, 1, x, w_rest, w_step, inputs, rest, y_rest)
 
 
 def _tiles(b, kind, width, x, w, w_step, inputs, outputs, y):
     """Compute all outputs, a multiple of `width`, `width` of them side by side."""
     with b.if_then(b.icmp_signed(">", outputs, i64(0))):
         loop = Loop(b, outputs, width, [w])
-        ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(width)]
-        sums = _dot_products(b, kind, [x], ws, inputs, [splat(0.0)] * width, AHEAD)
-        out = b.add(y, b.mul(loop.index, i64(4)))
+        first_row = loop.carried[0]
+        ws = [row_at(b, first_row, w_step, o) for o in range(width)]
+        zeros = [splat(0.0)] * width
+        sums = _dot_products(b, kind, [x], ws, inputs, zeros, AHEAD)
+        out = number_at(b, y, loop.index)
         for o, total in enumerate(sums):
-            store(b, fold(b, total, b.fadd), b.add(out, i64(4 * o)))
-        loop.end([b.add(loop.carried[0], b.mul(w_step, i64(width)))])
+            output = fold(b, total, b.fadd)
+            store(b, output, after(b, out, 4 * o))
+        next_row = row_at(b, first_row, w_step, width)
+        loop.end([next_row])
 
 
 @operation(kind=tuple(KINDS.values()), rows=range(1, MAX_ROWS + 1))
@@ -230,20 +248,22 @@ def accumulate_unpacked(b, rows, x, x_step, w, w_step, inputs, outputs, sums, su
 
 def _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead):
     width = _outputs(kind, rows)
-    xs = [b.add(x, b.mul(x_step, i64(r))) for r in range(rows)]
+    xs = [row_at(b, x, x_step, r) for r in range(rows)]
     loop = Loop(b, outputs, width, [w, sums])
-    ws = [b.add(loop.carried[0], b.mul(w_step, i64(o))) for o in range(width)]
-    addresses = [
-        b.add(b.add(loop.carried[1], b.mul(sums_step, i64(o))), i64(4 * LANES * r))
-        for r in range(rows)
-        for o in range(width)
-    ]
+    first_row, first_sums = loop.carried
+    ws = [row_at(b, first_row, w_step, o) for o in range(width)]
+    addresses = []
+    for r in range(rows):
+        for o in range(width):
+            sums_of_output = row_at(b, first_sums, sums_step, o)
+            addresses.append(vector_at(b, sums_of_output, r))
     start = [load(b, address) for address in addresses]
     totals = _dot_products(b, kind, xs, ws, inputs, start, ahead)
     for address, total in zip(addresses, totals, strict=True):
         store(b, total, address)
-    following = b.add(loop.carried[0], b.mul(w_step, i64(width)))
-    loop.end([following, b.add(loop.carried[1], b.mul(sums_step, i64(width)))])
+    next_row = row_at(b, first_row, w_step, width)
+    next_sums = row_at(b, first_sums, sums_step, width)
+    loop.end([next_row, next_sums])
 
 
 @operation()
@@ -251,8 +271,9 @@ def fold_sums(b, sums, sums_step, count, y):
     """y[i] = the total of the running sums i, for `count` of them. sums_step: bytes between
     them."""
     loop = Loop(b, count, 1, [])
-    total = fold(b, load(b, b.add(sums, b.mul(loop.index, sums_step))), b.fadd)
-    store(b, total, b.add(y, b.mul(loop.index, i64(4))))
+    running = load(b, b.add(sums, b.mul(loop.index, sums_step)))
+    total = fold(b, running, b.fadd)
+    store(b, total, number_at(b, y, loop.index))
     loop.end([])
 
 
@@ -290,8 +311,8 @@ def _dot_products(b, kind, xs, ws, inputs, start, ahead):
                     i = (r * len(ws) + o) * pieces + piece
                     sums[i] = fma(b, x_piece, w_piece, sums[i])
     parts.end(sums)
-    sums = list(parts.carried_out)
-    loop.end([b.add(loop.carried[0], i64(layout.bytes)), *sums])
+    next_step = after(b, loop.carried[0], layout.bytes)
+    loop.end([next_step, *parts.carried_out])
     return [joined(b, group) for group in batched(loop.carried_out[1:], pieces)]
 
 
@@ -303,7 +324,7 @@ def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
 def _prefetch_step(b: ir.IRBuilder, layout: Layout, address: Any, ahead: int) -> None:
     """Prefetch the weights that lie `ahead` bytes after those of one step."""
     for line in range(0, layout.bytes, LINE):
-        prefetch(b, b.add(address, i64(line + ahead)))
+        prefetch(b, after(b, address, line + ahead))
 
 
 def prefetch(b: ir.IRBuilder, address: Any) -> None:
@@ -329,7 +350,8 @@ def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
         with b.if_then(b.icmp_signed(">", whole, i64(0))):
             _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, whole)
         width = b.sub(width, whole)
-        m, y = (b.add(address, b.mul(whole, i64(4))) for address in (m, y))
+        m = number_at(b, m, whole)
+        y = number_at(b, y, whole)
 
 
 def _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, width):
@@ -338,16 +360,17 @@ def _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, w
     zeros = [splat(0.0)] * (rows * vectors)
     loop = Loop(b, count, 1, [b.add(m, offset), *zeros])
     line = loop.carried[0]
-    carried = loop.carried[1:]
-    parts = [load(b, b.add(line, i64(4 * LANES * v))) for v in range(vectors)]
-    sums = []
+    sums = loop.carried[1:]
+    parts = [load(b, vector_at(b, line, v)) for v in range(vectors)]
     for r in range(rows):
         entry = b.add(b.mul(a_step, i64(r)), b.mul(loop.index, i64(4)))
         factor = broadcast(b, b.add(a, entry))
-        sums += [fma(b, factor, part, carried[r * vectors + v]) for v, part in enumerate(parts)]
+        for v, part in enumerate(parts):
+            i = r * vectors + v
+            sums[i] = fma(b, factor, part, sums[i])
     loop.end([b.add(line, m_step), *sums])
     for r in range(rows):
-        out = b.add(b.add(y, b.mul(y_step, i64(r))), offset)
+        out = b.add(row_at(b, y, y_step, r), offset)
         for v in range(vectors):
-            store(b, sums[r * vectors + v], b.add(out, i64(4 * LANES * v)))
+            store(b, sums[r * vectors + v], vector_at(b, out, v))
     columns.end([])

@@ -26,6 +26,7 @@ from numba import carray, cfunc, types
 from ...files.few_bits.blocks import (
     BLOCK_BYTES,
     BLOCK_WEIGHTS,
+    HALVES,
     Q4_0,
     Q4_1,
     Q4_K,
@@ -43,18 +44,24 @@ from ...files.few_bits.ir import (
     LANES,
     VECTOR,
     Loop,
+    after,
     broadcast,
     call_intrinsic,
     fma,
     fold,
     i64,
     integers,
+    larger,
+    load_as,
     memory_of,
+    number_at,
     operation,
     pointer,
+    row_at,
     splat,
     spread,
     store,
+    vector_at,
 )
 from ...files.few_bits.ir import LANES as OUTPUTS
 from ...files.few_bits.ir import load as load_floats
@@ -115,17 +122,12 @@ class Kind:
 
 def _element(b: ir.IRBuilder, tile: Any, offset: int) -> Any:
     """The word of four bytes at `offset` bytes from the start of a row's block."""
-    at = b.add(tile, i64(OUTPUTS * offset))
-    words = b.load(b.inttoptr(at, INTEGERS.as_pointer()))
-    words.align = 2
-    return words
+    return load_as(b, INTEGERS, after(b, tile, OUTPUTS * offset), align=2)
 
 
 def _half_floats(b: ir.IRBuilder, tile: Any, offset: int) -> Any:
     """The fp16 at this offset, as fp32."""
-    at = b.add(tile, i64(OUTPUTS * offset))
-    halves = b.load(b.inttoptr(at, ir.VectorType(ir.HalfType(), OUTPUTS).as_pointer()))
-    halves.align = 2
+    halves = load_as(b, HALVES, after(b, tile, OUTPUTS * offset), align=2)
     return b.fpext(halves, VECTOR)
 
 
@@ -144,7 +146,8 @@ def _bits(b: ir.IRBuilder, words: Any, right: Any, mask: int) -> Any:
 def _nibble(b: ir.IRBuilder, tile: Any, begin: int, word: int) -> Any:
     """The codes of four inputs in kinds whose 16 bytes hold 32 codes: the first 16 in their low
     halves, the others in their high halves."""
-    return _bits(b, _element(b, tile, begin + 4 * (word % 4)), 4 * (word // 4), 15)
+    words = _element(b, tile, begin + 4 * (word % 4))
+    return _bits(b, words, 4 * (word // 4), 15)
 
 
 def _fifth_bits(b: ir.IRBuilder, tile: Any, begin: int, word: int) -> Any:
@@ -230,8 +233,9 @@ def _spread_index(b: ir.IRBuilder, index: Any) -> Any:
 def _scale_vectors(b: ir.IRBuilder, scales: Any, part: Any, group: int) -> list[Any]:
     """The two vectors of a group from memory that `Kind.scales` has written."""
     of_part = b.add(scales, b.mul(part, i64(4 * 4 * LANES)))
-    begin = 2 * group
-    return [load_floats(b, b.add(of_part, i64(4 * LANES * (begin + i)))) for i in range(2)]
+    first = load_floats(b, vector_at(b, of_part, 2 * group))
+    second = load_floats(b, vector_at(b, of_part, 2 * group + 1))
+    return [first, second]
 
 
 def _group_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
@@ -253,7 +257,7 @@ def _group_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
             codes = first if group < 4 else last
             code = _byte(b, codes, group % 4)
             vector = b.fmul(factor, b.uitofp(code, VECTOR))
-            store(b, vector, b.add(scales, i64(4 * LANES * (2 * group + i))))
+            store(b, vector, vector_at(b, scales, 2 * group + i))
 
 
 def _q6_k_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
@@ -264,7 +268,7 @@ def _q6_k_scales(b: ir.IRBuilder, tile: Any, scales: Any) -> None:
         four = _element(b, tile, 192 + index // 4 * 4)
         code = b.ashr(b.shl(four, integers(24 - 8 * (index % 4))), integers(24))
         vector = b.fmul(whole, b.sitofp(code, VECTOR))
-        store(b, vector, b.add(scales, i64(4 * LANES * index)))
+        store(b, vector, vector_at(b, scales, index))
 
 
 def _byte(b: ir.IRBuilder, words: Any, index: int) -> Any:
@@ -295,11 +299,12 @@ def round_inputs(b, x, count, bias, records, step):
     """
     loop = Loop(b, count, BLOCK, [records])
     record = loop.carried[0]
-    here = b.add(x, b.mul(loop.index, i64(4)))
-    numbers = [load_floats(b, here), load_floats(b, b.add(here, i64(4 * LANES)))]
+    here = number_at(b, x, loop.index)
+    numbers = [load_floats(b, here), load_floats(b, vector_at(b, here, 1))]
     sizes = [call_intrinsic(b, "fabs", vector) for vector in numbers]
-    larger = call_intrinsic(b, "maxnum", *sizes)
-    size = _larger(b, fold(b, larger, partial(_larger, b)), F32(TINY))
+    largest_sizes = call_intrinsic(b, "maxnum", *sizes)
+    largest = fold(b, largest_sizes, partial(larger, b))
+    size = larger(b, largest, F32(TINY))
     factors = spread(b, b.fdiv(F32(LARGEST_INPUT), size))
     total = integers(0)
     start_factor = b.neg(b.trunc(bias, I32))
@@ -307,20 +312,20 @@ def round_inputs(b, x, count, bias, records, step):
         nearest = call_intrinsic(b, "roundeven", b.fmul(vector, factors))
         # NaN becomes the lowest code; the scale makes it NaN again.
         bounded = call_intrinsic(b, "maxnum", nearest, splat(-LARGEST_INPUT))
-        codes = b.fptosi(call_intrinsic(b, "minnum", bounded, splat(LARGEST_INPUT)), INTEGERS)
-        store(b, b.trunc(codes, ir.VectorType(I8, LANES)), b.add(record, i64(LANES * half)))
+        bounded = call_intrinsic(b, "minnum", bounded, splat(LARGEST_INPUT))
+        codes = b.fptosi(bounded, INTEGERS)
+        code_bytes = b.trunc(codes, ir.VectorType(I8, LANES))
+        store(b, code_bytes, after(b, record, LANES * half))
         of_half = fold(b, codes, b.add)
-        store(b, b.mul(of_half, start_factor), b.add(record, i64(STARTS_AT + 4 * half)))
+        start = b.mul(of_half, start_factor)
+        store(b, start, after(b, record, STARTS_AT + 4 * half))
         total = b.add(total, codes)
-    store(b, b.sitofp(fold(b, total, b.add), F32), b.add(record, i64(SUM_AT)))
+    whole_sum = b.sitofp(fold(b, total, b.add), F32)
+    store(b, whole_sum, after(b, record, SUM_AT))
     nan_or_zero = fold(b, b.fmul(b.fadd(*numbers), splat(0.0)), b.fadd)
     scale = b.fadd(b.fdiv(size, F32(LARGEST_INPUT)), nan_or_zero)
-    store(b, scale, b.add(record, i64(SCALE_AT)))
+    store(b, scale, after(b, record, SCALE_AT))
     loop.end([b.add(record, step)])
-
-
-def _larger(b: ir.IRBuilder, first: Any, second: Any) -> Any:
-    return b.select(b.fcmp_ordered(">", first, second), first, second)
 
 
 @operation(
@@ -345,20 +350,22 @@ def multiply_tiles(b, kind, form, rows, records, tiles, blocks, count, y, y_step
     loop = Loop(b, blocks, 1, [tile, records, *[splat(0.0)] * rows])
     block, inputs, *totals = loop.carried
     for offset in range(0, block_bytes, LINE):
-        prefetch(b, b.add(block, i64(offset + AHEAD)))
+        prefetch(b, after(b, block, offset + AHEAD))
     if layout.scales is not None:
         layout.scales(b, block, scales)
     parts = Loop(b, i64(layout.parts), 1, [inputs, *totals])
     inputs, *totals = parts.carried
     for index, group in enumerate(layout.groups(b, block, scales, parts.index)):
-        of_rows = [b.add(inputs, i64(RECORD * (index * rows + row))) for row in range(rows)]
+        of_rows = [after(b, inputs, RECORD * (index * rows + row)) for row in range(rows)]
         totals = _add_group(b, partial(form_of_sums, b, layout.bits), group, of_rows, totals)
-    parts.end([b.add(inputs, i64(RECORD * rows * groups)), *totals])
-    loop.end([b.add(block, i64(block_bytes)), *parts.carried_out])
-    next_tile = loop.carried_out[0]
-    for row, total in enumerate(loop.carried_out[2:]):
-        store(b, total, b.add(out, b.mul(y_step, i64(row))))
-    tile_loop.end([next_tile, b.add(out, i64(4 * OUTPUTS))])
+    next_inputs = after(b, inputs, RECORD * rows * groups)
+    parts.end([next_inputs, *totals])
+    next_block = after(b, block, block_bytes)
+    loop.end([next_block, *parts.carried_out])
+    next_tile, _, *totals = loop.carried_out
+    for row, total in enumerate(totals):
+        store(b, total, row_at(b, out, y_step, row))
+    tile_loop.end([next_tile, vector_at(b, out, 1)])
 
 
 def _add_group(
@@ -386,8 +393,10 @@ def _add_group(
         for scale, number in zip(group.scales[1:], numbers[1:], strict=True):
             product = fma(b, scale, number, product)
         if group.minimum is not None:
-            product = fma(b, group.minimum, broadcast(b, b.add(record, i64(SUM_AT))), product)
-        added.append(fma(b, broadcast(b, b.add(record, i64(SCALE_AT))), product, total))
+            input_sum = broadcast(b, after(b, record, SUM_AT))
+            product = fma(b, group.minimum, input_sum, product)
+        input_scale = broadcast(b, after(b, record, SCALE_AT))
+        added.append(fma(b, input_scale, product, total))
     return added
 
 
@@ -400,9 +409,7 @@ def _start(b: ir.IRBuilder, record: Any, part: int, parts: int) -> Any:
 
 
 def _word(b: ir.IRBuilder, record: Any, offset: int) -> Any:
-    word = b.load(b.inttoptr(b.add(record, i64(offset)), I32.as_pointer()))
-    word.align = 4
-    return word
+    return load_as(b, I32, after(b, record, offset), align=4)
 
 
 def code_bias(kind: int, form: str) -> int:
