@@ -91,5 +91,7 @@ def digest(model: torch.nn.Module) -> str:
     """A short hash of the weights, for the names of files made with them."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        total.update(name.encode() + tensor.detach().cpu().float().numpy().tobytes())
+        weights = tensor.detach().cpu().float().numpy()
+        total.update(name.encode())
+        total.update(weights.tobytes())
     return total.hexdigest()[:12]

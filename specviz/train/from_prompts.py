@@ -10,6 +10,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from math import ceil
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -110,7 +111,8 @@ class Distillation:
         self.draft = draft.float()
         self.writing = Writing.of(pair, args.new_tokens)
         self.width = prompts.width(args.new_tokens)  # tokens of a row
-        self.chunks = max(1, -(-args.written_tokens // (args.write_rows * args.new_tokens)))
+        chunk_tokens = args.write_rows * args.new_tokens
+        self.chunks = max(1, ceil(args.written_tokens / chunk_tokens))
         # A hash of everything that the written text depends on.
         self.text_key = key_of(
             digest(self.target),
@@ -157,8 +159,14 @@ class Distillation:
         args = self.args
         # On a processor, products in 16 bits are slower than in fp32 without special instructions.
         half = self.pair.device.type == "cuda" and torch.cuda.is_bf16_supported()
-        budget = {"minutes": args.draft_minutes, "steps": args.draft_steps}
-        schedule = on_text(args, len(rows.rows), self.width - 1, epochs=EPOCHS, **budget)
+        schedule = on_text(
+            args,
+            len(rows.rows),
+            self.width - 1,
+            epochs=EPOCHS,
+            minutes=args.draft_minutes,
+            steps=args.draft_steps,
+        )
         key = key_of(self.text_key, digest(self.draft), args.rate, args.batch_tokens, self.chunks)
         checkpoint = args.work / f"distilled-{key}.pt"
         loss = logits_loss(self.target, self.pair.vocab, half=half)
@@ -177,20 +185,23 @@ class Distillation:
         )
 
     def _held_out_texts(self) -> Texts:
+        return {
+            temperature: self._written_after(self.prompts.held_out, temperature)
+            for temperature in self.args.written_temperatures
+        }
+
+    def _written_after(self, prompts: list[list[int]], temperature: float) -> list[list[int]]:
+        """The prompts, each with the target's continuation."""
         rows = self.args.write_rows
-        held_out = self.prompts.held_out
-        seed = self.args.seed
-        texts: Texts = {}
-        for temperature in self.args.written_temperatures:
-            texts[temperature] = []
-            for first in range(0, len(held_out), rows):
-                texts[temperature] += write(
-                    self.target,
-                    held_out[first : first + rows],
-                    self.writing,
-                    temperature=temperature,
-                    seed=seed + first,
-                )
+        texts: list[list[int]] = []
+        for first in range(0, len(prompts), rows):
+            texts += write(
+                self.target,
+                prompts[first : first + rows],
+                self.writing,
+                temperature=temperature,
+                seed=self.args.seed + first,
+            )
         return texts
 
     def _alphas(self, texts: Texts) -> dict[float, list[float]]:

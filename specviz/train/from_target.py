@@ -137,10 +137,7 @@ class HeadTraining:
         """Write text, train, save and report."""
         args = self.args
         rows = self._rows()
-        interval = max(HELD_OUT, ceil(len(rows) / MAX_HELD_OUT))
-        is_held_out = np.arange(len(rows)) % interval == 0
-        held_out = rows[is_held_out]
-        learnt = rows[~is_held_out]
+        learnt, held_out = _split(rows)
         head = self._new_head(rows)
         self._check_memory(head)
         reader = StateRows(self.target, head.config.states)
@@ -182,9 +179,7 @@ class HeadTraining:
             flush=True,
         )
         layers = text_config(self.target).num_hidden_layers
-        # The states after these numbers of layers are read: two, the middle and the last.
-        read = tuple(sorted({min(2, layers), max(1, (layers + 2) // 2), layers}))
-        head = new_head(self.target, read, targets)
+        head = new_head(self.target, _read_layers(layers), targets)
         nn.Module.to(head, self.pair.device)
         assert head.embedding is not None
         head.embedding = head.embedding.to(self.pair.device)
@@ -217,15 +212,17 @@ class HeadTraining:
         args = self.args
         width = self.args.row_tokens + 1
         pieces = [read_text(path, width, self.pair.vocab, self.writing.pad) for path in args.text]
-        missing_tokens = args.written_tokens - sum(int(piece[:, 1].sum()) for piece in pieces)
+        read_tokens = sum(int(piece[:, 1].sum()) for piece in pieces)
+        missing_tokens = args.written_tokens - read_tokens
         if missing_tokens > 0:
+            chunk_tokens = args.write_rows * args.new_tokens
             written = write_rows(
                 self.target,
                 Openings(self.pair, args).chunk,
                 self.writing,
                 args,
                 folder=args.work / f"text-{self.text_key}",
-                chunks=ceil(missing_tokens / (args.write_rows * args.new_tokens)),
+                chunks=ceil(missing_tokens / chunk_tokens),
                 width=width,
             )
             pieces.append(written)
@@ -237,11 +234,31 @@ class HeadTraining:
 
     def _training(self, head: Head, rows: int) -> Training:
         args = self.args
-        budget = {"minutes": args.head_minutes, "steps": args.head_steps}
-        schedule = on_text(args, rows, args.row_tokens, epochs=EPOCHS, **budget)
+        schedule = on_text(
+            args,
+            rows,
+            args.row_tokens,
+            epochs=EPOCHS,
+            minutes=args.head_minutes,
+            steps=args.head_steps,
+        )
         checkpoint = args.work / f"head-{self.made_by}-{args.head_tokens}.pt"
         matrices = nn.ModuleList([head.midlayer, head.fc])
         return Training(args, schedule, checkpoint, "head learns", muon=matrices)
+
+
+def _split(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows to learn from, and those held out."""
+    interval = max(HELD_OUT, ceil(len(rows) / MAX_HELD_OUT))
+    is_held_out = np.arange(len(rows)) % interval == 0
+    return rows[~is_held_out], rows[is_held_out]
+
+
+def _read_layers(layers: int) -> tuple[int, ...]:
+    """The numbers of layers after which a head reads the target's states: two, the middle and the
+    last."""
+    middle = max(1, (layers + 2) // 2)
+    return tuple(sorted({min(2, layers), middle, layers}))
 
 
 def _sizes(path: Path | None) -> list[tuple[str, int]]:
@@ -280,11 +297,12 @@ def read_text(path: Path, width: int, vocab: int, pad: int) -> np.ndarray:
             values = json.loads(line)
             prompt = list(map(int, values["prompt"]))
             ids = list(map(int, values["ids"]))
-            if not all(0 <= token_id < vocab for token_id in (*prompt, *ids)):
+            text = [*prompt, *ids]
+            if not all(0 <= token_id < vocab for token_id in text):
                 raise ValueError("an id is not in the target's vocabulary")
             if len(prompt) < width - 1:
                 prompts.append(prompt)
-                texts.append([*prompt, *ids][:width])
+                texts.append(text[:width])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SpecvizError(
             f"{path.name} cannot be read ({type(error).__name__}: {error}): write a JSON object "

@@ -111,8 +111,8 @@ class KeptStates:
         self._reader = reader
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        tokens = sum(int(row[1].nonzero()[0].max()) + 1 for row in rows)
-        needed_bytes = 2 * tokens * (reader.width + reader.final)
+        lengths = [int(row[1].nonzero()[0].max()) + 1 for row in rows]
+        needed_bytes = 2 * sum(lengths) * (reader.width + reader.final)
         has_room = shutil.disk_usage(folder).free > 2 * needed_bytes
         self._keeps = any(folder.iterdir()) or has_room
 
@@ -133,8 +133,10 @@ class KeptStates:
         path = self._folder / f"{int(row[2, 0])}.npy"
         if not path.exists():
             states = torch.cat(self._reader(row[None]), -1)[0]
-            save_array(path, states.cpu().view(torch.int16).numpy())
-        return torch.from_numpy(np.load(path)).view(torch.bfloat16)
+            bits = states.cpu().view(torch.int16)  # NumPy has no bf16
+            save_array(path, bits.numpy())
+        saved_bits = torch.from_numpy(np.load(path))
+        return saved_bits.view(torch.bfloat16)
 
 
 def _chains(head: Head, rows: Tensor, read: Reads, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -168,10 +170,13 @@ def chain_outputs(head: Head, ids: Tensor, states: Tensor, steps: int) -> list[T
         outputs = []
         for step in range(steps):
             tokens = nn.functional.pad(ids[:, 1 + step :], (0, step))
+            embedded = head.embed(tokens)
             angles = head.angles(step, n)
-            residual, (q, k, v) = head.midlayer.begin(head.embed(tokens), hidden, angles)
+            residual, (q, k, v) = head.midlayer.begin(embedded, hidden, angles)
             groups = q.shape[1] // k.shape[1]
-            past.append((k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)))
+            keys = k.repeat_interleave(groups, 1)
+            values = v.repeat_interleave(groups, 1)
+            past.append((keys, values))
             hidden = head.midlayer.finish(residual, _attended(q, past))
             outputs.append(hidden)
     return outputs

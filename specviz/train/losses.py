@@ -25,9 +25,9 @@ def logits_loss(target: Any, vocab: int, *, half: bool = False) -> Loss:
         inputs, counted = inputs_and_labels(batch)
         mixed = torch.autocast(inputs.device.type, torch.bfloat16, enabled=half)
         with torch.no_grad(), mixed:
-            target_logits = target(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
+            target_logits = _logits(target, inputs, vocab)[counted]
         with mixed:
-            logits = draft(input_ids=inputs, use_cache=False).logits[..., :vocab][counted]
+            logits = _logits(draft, inputs, vocab)[counted]
         log_p = target_logits.float().to(logits.device).log_softmax(-1)  # [positions, vocab]
         log_q = logits.float().log_softmax(-1)
         return functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
@@ -45,14 +45,19 @@ def acceptance(
     2211.17192, section 3.2); at temperature 0, 1 where both models have the same likeliest token
     and 0 elsewhere. vocab: only ids below it can be drafted and emitted; None for all.
     """
-    p: torch.Tensor = target(input_ids=ids, use_cache=False).logits[..., :vocab].float()
-    q: torch.Tensor = draft(input_ids=ids, use_cache=False).logits[..., :vocab].float()
-    q = q.to(p.device)
+    target_logits = _logits(target, ids, vocab).float()
+    draft_logits = _logits(draft, ids, vocab).float().to(target_logits.device)
     if temperature == 0:
-        return (p.argmax(-1) == q.argmax(-1)).float()
-    p = (p / temperature).softmax(-1)
-    q = (q / temperature).softmax(-1)
+        return (target_logits.argmax(-1) == draft_logits.argmax(-1)).float()
+    p = (target_logits / temperature).softmax(-1)
+    q = (draft_logits / temperature).softmax(-1)
     return torch.minimum(p, q).sum(-1)
+
+
+def _logits(model: Any, ids: torch.Tensor, vocab: int | None) -> torch.Tensor:
+    """The logits of one pass over ids [rows, n], of the ids below `vocab`: [rows, n, vocab]."""
+    logits: torch.Tensor = model(input_ids=ids, use_cache=False).logits
+    return logits[..., :vocab]
 
 
 def text_alphas(
@@ -74,10 +79,13 @@ def text_alphas(
         part = slice(first, first + ROWS)
         width = max(map(len, texts[part]))
         rows = marked_rows(prompts[part], texts[part], width, pad=0)
-        ids, counted = inputs_and_labels(torch.from_numpy(rows).long().to(target.device))
+        batch = torch.from_numpy(rows).long().to(target.device)
+        ids, counted = inputs_and_labels(batch)
         accepted = acceptance(target, draft, ids, temperature=temperature, vocab=vocab)
         counted = counted.to(accepted.device)
-        alphas += ((accepted * counted).sum(1) / counted.sum(1)).tolist()
+        totals = (accepted * counted).sum(1)
+        means = totals / counted.sum(1)
+        alphas += means.tolist()
     if not all(map(np.isfinite, alphas)):
         raise ModelError(
             "the probabilities of a model are not finite: load it in another dtype, or choose "

@@ -32,7 +32,8 @@ class PromptIds:
 
     def width(self, new_tokens: int) -> int:
         """The most tokens of a prompt with its continuation."""
-        longest_prompt = max(len(ids) for ids in [*self.train, *self.held_out])
+        prompts = [*self.train, *self.held_out]
+        longest_prompt = max(map(len, prompts))
         return longest_prompt + new_tokens
 
 
@@ -102,6 +103,7 @@ QUESTION_TEMPERATURE = 0.9  # at 1 the questions of small models are noise
 BOOK_SHARE = 0.3  # of the questions, if there are books
 PASSAGE = (120, 900)  # characters
 OPENING = 16  # tokens of a book that a target without a template continues
+EXCERPT = 400  # characters of the book that these tokens are taken from
 MARK = "specviz-question"
 TASKS = (
     "Summarize this passage:\n\n{}",
@@ -182,7 +184,8 @@ class Openings:
 
     def _task(self, draws: np.random.Generator) -> list[int]:
         task = str(draws.choice(list(TASKS)))
-        ids = self._pair.encode(task.format(self._passage(draws)), chat="on")
+        question = task.format(self._passage(draws))
+        ids = self._pair.encode(question, chat="on")
         return ids[-self._max_tokens :]
 
     def _passage(self, draws: np.random.Generator) -> str:
@@ -196,9 +199,11 @@ class Openings:
 
     def _opening(self, draws: np.random.Generator) -> list[int]:
         book = self._book(draws)
-        position = int(draws.integers(max(1, len(book) - 400)))
+        last_begin = max(1, len(book) - EXCERPT)
+        position = int(draws.integers(last_begin))
         word_begin = book.find(" ", position) + 1
-        return self._pair.text_ids(book[word_begin : word_begin + 400])[:OPENING]
+        excerpt = book[word_begin : word_begin + EXCERPT]
+        return self._pair.text_ids(excerpt)[:OPENING]
 
     def _book(self, draws: np.random.Generator) -> str:
         return self._books[int(draws.integers(len(self._books)))]
@@ -217,7 +222,8 @@ def read_books(folder: Path) -> list[str]:
 
 def open_turn(pair: Pair) -> tuple[list[int], Ids]:
     """The ids before a question in the target's template, and those after it."""
-    before, _, after = chat_text(pair.tokenizer, [Message("user", MARK)]).partition(MARK)
+    text = chat_text(pair.tokenizer, [Message("user", MARK)])
+    before, _, after = text.partition(MARK)
     if not before or not after:
         raise SpecvizError("the target's chat template does not show the question: pass --prompts.")
     ids_before = pair.tokenizer(before, add_special_tokens=False)["input_ids"]

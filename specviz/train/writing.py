@@ -25,7 +25,8 @@ Ids: TypeAlias = Sequence[int]
 
 def key_of(*values: Any) -> str:
     """A short hash of the values that a text or a checkpoint depends on, for its file's name."""
-    return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()[:12]
+    text = json.dumps(values, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def write(
     ids = torch.full((len(prompts), width), writing.pad)
     for row, prompt in enumerate(prompts):
         ids[row, width - len(prompt) :] = torch.tensor(prompt)
-    first_positions = torch.tensor([[width - len(prompt)] for prompt in prompts])
-    filled = first_positions <= torch.arange(width)  # [prompts, width]
+    lengths = torch.tensor([len(prompt) for prompt in prompts])
+    filled = (width - lengths)[:, None] <= torch.arange(width)  # [prompts, width]
     forked = []
     if model.device.type == "cuda":
         forked = [model.device]
@@ -150,15 +151,27 @@ class WrittenRows:
     def batch(self, seen: int, count: int) -> torch.Tensor:
         """The next `count` marked rows after `seen` trained tokens, [count, 2, length + 1], the
         shortest first: rows that are read together then have similar lengths."""
-        first = seen // (int(self.rows.shape[2]) - 1)  # inputs of a row, padding included
+        row_inputs = int(self.rows.shape[2]) - 1  # padding included
+        first = seen // row_inputs
         picked: list[np.ndarray] = []
         for index in range(first, first + count):
             epoch, position = divmod(index, len(self.rows))
             if not picked or position == 0:
-                order = np.random.default_rng((self.seed, epoch)).permutation(len(self.rows))
+                order = self._order(epoch)
             picked.append(self.rows[order[position]])
-        picked.sort(key=lambda row: int(row[1].nonzero()[0].max(initial=0)))
-        return torch.from_numpy(np.stack(picked).astype(np.int64))
+        picked.sort(key=_last_mark)
+        batch = np.stack(picked).astype(np.int64)
+        return torch.from_numpy(batch)
+
+    def _order(self, epoch: int) -> np.ndarray:
+        """The order of the rows in an epoch."""
+        return np.random.default_rng((self.seed, epoch)).permutation(len(self.rows))
+
+
+def _last_mark(row: np.ndarray) -> int:
+    """The column of a row's last mark; 0 if it has none. row: [2, length + 1]."""
+    (marked,) = row[1].nonzero()
+    return int(marked.max(initial=0))
 
 
 def write_rows(
