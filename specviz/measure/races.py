@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.events import Event, Round
 from ..core.lanes import BASELINE, SPECULATIVE
@@ -27,6 +27,8 @@ from .sweep.along import MIN_TOKENS, Rounds, rounds_of
 
 if TYPE_CHECKING:
     from ..core.protocols import Decide
+
+K = TypeVar("K")
 
 TIMED_ROUNDS = 6  # of the target alone, after which it is known how long a text takes
 BUSY = ("price", "delay", "spread")  # doubts that show a busy machine
@@ -161,10 +163,6 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
     baseline_rounds = trace.lane(BASELINE)
     rate = _rate(rounds)
     alone_rate = _rate(baseline_rounds)
-    speedup = None
-    if metrics.speedup is not None and metrics.tau is not None and rate and alone_rate:
-        # A round has a whole target pass, so what lies above tau tokens per pass is noise.
-        speedup = min(rate / alone_rate, metrics.tau)
     unit = 0.0
     if baseline_rounds:
         unit = statistics.median(seconds_of(r) for r in baseline_rounds)
@@ -175,7 +173,7 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
         rounds=rounds_of(trace),
         rate=rate,
         alone_rate=alone_rate,
-        speedup=speedup,
+        speedup=_speedup(metrics, rate, alone_rate),
         unit=unit,
         step=_usual_step(trace.header.settings, rounds),
         costs=_pass_costs(rounds, baseline_rounds, unit),
@@ -189,6 +187,16 @@ def _rate(rounds: Sequence[Round]) -> float:
     if seconds <= 0:
         return 0.0
     return sum(len(r.emitted) for r in rounds) / seconds
+
+
+def _speedup(metrics: Metrics, rate: float, alone_rate: float) -> float | None:
+    """The ratio of the rates; None if the race is too short to compare."""
+    if metrics.speedup is None or metrics.tau is None:
+        return None
+    if not rate or not alone_rate:
+        return None
+    # A round has a whole target pass, so what lies above tau tokens per pass is noise.
+    return min(rate / alone_rate, metrics.tau)
 
 
 def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
@@ -216,14 +224,18 @@ def _pass_costs(
     verify = {
         width: statistics.median(seconds) / unit for width, seconds in seconds_by_width.items()
     }
-    step = None
-    drafted = sum(len(r.drafted) for r in rounds)
-    if drafted:
-        # The mean: steps of a drafter that sometimes copies have no usual cost.
-        seconds = sum(r.draft_seconds for r in rounds if r.drafted)
-        step = seconds / unit / drafted
     overhead = statistics.median(r.overhead_seconds for r in rounds) / unit
-    return PassCosts(verify=verify, step=step, overhead=overhead)
+    return PassCosts(verify=verify, step=_step_cost(rounds, unit), overhead=overhead)
+
+
+def _step_cost(rounds: Sequence[Round], unit: float) -> float | None:
+    """The mean cost of a draft step; None if nothing was drafted. Steps of a drafter that sometimes
+    copies have no usual cost."""
+    drafted = sum(len(r.drafted) for r in rounds)
+    if not drafted:
+        return None
+    seconds = sum(r.draft_seconds for r in rounds if r.drafted)
+    return seconds / unit / drafted
 
 
 def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
@@ -231,20 +243,26 @@ def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
     far slower than in the quietest race on the same prompt, and those whose drafts were far slower
     than in the quietest race of their row."""
     # Something else on the machine makes passes longer, and never shorter.
-    quietest: dict[int, float] = defaultdict(lambda: math.inf)
-    quietest_step: dict[str, float] = defaultdict(lambda: math.inf)
-    for run in runs:
-        quietest[run.question] = min(run.unit, quietest[run.question])
-        if run.step is not None:
-            quietest_step[run.key] = min(run.step, quietest_step[run.key])
-    quietest_of_all = min(quietest.values(), default=math.inf)
+    shortest_unit = _lowest((run.question, run.unit) for run in runs)
+    shortest_unit_of_all = min(shortest_unit.values(), default=math.inf)
+    shortest_step = _lowest((run.key, run.step) for run in runs if run.step is not None)
 
     def is_slow(run: RaceFigures) -> bool:
-        if run.unit > SLOW * quietest[run.question] or run.unit > SLOWEST * quietest_of_all:
+        if run.unit > SLOW * shortest_unit[run.question]:
             return True
-        return run.step is not None and run.step > SLOW_STEP * quietest_step[run.key]
+        if run.unit > SLOWEST * shortest_unit_of_all:
+            return True
+        return run.step is not None and run.step > SLOW_STEP * shortest_step[run.key]
 
     return {index for index, run in enumerate(runs) if run.doubted or is_slow(run)}
+
+
+def _lowest(values: Iterable[tuple[K, float]]) -> dict[K, float]:
+    """The lowest value of each key."""
+    lowest: dict[K, float] = {}
+    for key, value in values:
+        lowest[key] = min(value, lowest.get(key, math.inf))
+    return lowest
 
 
 def by_prompt(

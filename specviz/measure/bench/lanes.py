@@ -171,16 +171,6 @@ def _row(settings: Settings, samples: Sequence[Sample]) -> BenchRow:
     rounds = [r for trace in first_traces for r in trace.rounds]
     pooled = compute_metrics(Trace(first_traces[0].header, rounds))
     drafting = [r for r in rounds if r.drafted]
-    draft_step_seconds = None
-    if drafting:
-        steps = [r.draft_seconds / len(r.drafted) for r in drafting]
-        draft_step_seconds = statistics.median(steps)
-    host_seconds = {}
-    wall_rates = {}
-    for lane, label in LANE_LABELS.items():
-        if seconds := _between_rounds(first_traces, lane):
-            host_seconds[label] = statistics.median(seconds)
-        wall_rates[label] = spread(_wall_rate(run.metrics, lane) for run in runs)
     tokens_per_second = {variant.label: comparison.spread(variant) for variant in comparison.rates}
     return BenchRow(
         temperature=settings.temperature,
@@ -189,20 +179,27 @@ def _row(settings: Settings, samples: Sequence[Sample]) -> BenchRow:
         context=statistics.median_low([_halfway(trace) for trace in first_traces]),
         tokens_per_second=tokens_per_second,
         speedup=_over_prompts(runs, spread, lambda m: m.speedup),
-        wall_rates=wall_rates,
+        wall_rates=_wall_rates(runs),
         speedup_wall=_over_prompts(runs, spread, lambda m: m.speedup_wall),
         alpha=pooled.alpha,
         beta=pooled.beta,
         efficiency=pooled.efficiency,
         tau=pooled.tau,
         c=_over_prompts(runs, statistics.median, lambda m: m.c),
-        draft_step_seconds=draft_step_seconds,
+        draft_step_seconds=_draft_step_seconds(drafting),
         pass_seconds=_pass_seconds(rounds),
         overhead_seconds=statistics.median(r.overhead_seconds for r in drafting or rounds),
-        host_seconds=host_seconds,
+        host_seconds=_host_seconds(first_traces),
         identical=_identical(first_traces) if settings.greedy else None,
         busy_runs=len(busy_runs(runs)),
     )
+
+
+def _draft_step_seconds(drafting: Sequence[Round]) -> float | None:
+    """The median seconds of a draft step in rounds that drafted; None if there are none."""
+    if not drafting:
+        return None
+    return statistics.median(r.draft_seconds / len(r.drafted) for r in drafting)
 
 
 def _pass_seconds(rounds: Iterable[Round]) -> dict[int, float]:
@@ -213,6 +210,14 @@ def _pass_seconds(rounds: Iterable[Round]) -> dict[int, float]:
     return {width: statistics.median(seconds) for width, seconds in sorted(by_width.items())}
 
 
+def _wall_rates(runs: Sequence[RaceFigures]) -> dict[str, Spread]:
+    """The rates of the lanes on the wall clock, by label."""
+    rates = {}
+    for lane, label in LANE_LABELS.items():
+        rates[label] = spread(_wall_rate(run.metrics, lane) for run in runs)
+    return rates
+
+
 def _wall_rate(metrics: Metrics, lane: Lane) -> float:
     """Tokens per second on the wall clock; 0 if the trace does not tell."""
     return metrics.tokens[lane] / (metrics.wall_seconds[lane] or math.inf)
@@ -221,6 +226,16 @@ def _wall_rate(metrics: Metrics, lane: Lane) -> float:
 def _identical(traces: Iterable[Trace]) -> int:
     """Count the races in which both lanes wrote the same text."""
     return sum(trace.end is not None and bool(trace.end.identical) for trace in traces)
+
+
+def _host_seconds(traces: Sequence[Trace]) -> dict[str, float]:
+    """The median seconds of the host between two rounds of a lane, by label."""
+    medians = {}
+    for lane, label in LANE_LABELS.items():
+        seconds = _between_rounds(traces, lane)
+        if seconds:
+            medians[label] = statistics.median(seconds)
+    return medians
 
 
 def _between_rounds(traces: Iterable[Trace], lane: Lane) -> list[float]:

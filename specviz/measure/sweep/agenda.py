@@ -269,25 +269,31 @@ def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
     """The rows of a temperature that may be worth measuring, the most urgent first."""
     threshold = KEEP * best_promise(rows)
     rising = sorted(rows, key=lambda row: row.promise or 0.0)
-    # The best one of each drafter stays.
-    leaders = list({row.drafter: row for row in rising}.values())
+    leaders = list({row.drafter: row for row in rising}.values())  # the best one of each drafter
     rows_of_drafter: Counter[str] = Counter()
     urgency: dict[str, tuple[float, ...]] = {}
     candidates = []
     for row in rows:
+        is_own = row.key in now.begins
         is_begun = now.prompts_of(row.key) > 1 or row.mark in ("best", "open")
-        promise = row.promise or math.inf
-        # No row is given up for a prediction from few rounds.
-        is_behind = promise < threshold and row.predicted is not None and row.predicted.enough
-        if is_behind and not (is_begun or row in leaders or row.key in now.begins):
+        stays = is_own or is_begun or row in leaders
+        if not stays and _is_behind(row, threshold):
             continue
+        promise = row.promise or math.inf
         turn = 0
         if math.isinf(promise):  # those without a prediction alternate between drafters
             turn = rows_of_drafter[row.drafter]
-        urgency[row.key] = (row.key not in now.begins, not is_begun, -promise, turn)
+        urgency[row.key] = (not is_own, not is_begun, -promise, turn)
         rows_of_drafter[row.drafter] += 1
         candidates.append(row)
     return sorted(candidates, key=lambda row: urgency[row.key])
+
+
+def _is_behind(row: Row, threshold: float) -> bool:
+    """Whether a row is predicted to be below a threshold. No row is given up for a prediction from
+    few rounds."""
+    promise = row.promise or math.inf
+    return promise < threshold and row.predicted is not None and row.predicted.enough
 
 
 def _owed(now: Standing) -> list[Piece]:

@@ -340,15 +340,17 @@ def _probabilities_of(
     engine = make_engine(model, pair.vocab)
     token_probabilities: list[float] = []
     last = min(len(ids) - 1, context_length(model) or len(ids))
-    if 1 < begin <= last:
+    has_prefix = 1 < begin <= last
+    if has_prefix:
         engine.forward(_tensor(ids[: begin - 1], engine), keep=1, layers=layers)
     for start in range(begin - 1, last, CHUNK):
         end = min(start + CHUNK, last)
         fed = _tensor(ids[start:end], engine)
         logits = engine.forward(fed, keep=len(fed), layers=layers)
         distributions = probabilities(logits, settings)  # [fed, vocab]
-        next_ids = _tensor(ids[start + 1 : end + 1], engine).unsqueeze(-1)
-        token_probabilities += distributions.gather(-1, next_ids).squeeze(-1).tolist()
+        next_ids = _tensor(ids[start + 1 : end + 1], engine)  # [fed]
+        of_next_ids = distributions.gather(-1, next_ids.unsqueeze(-1))  # [fed, 1]
+        token_probabilities += of_next_ids.squeeze(-1).tolist()
     return _padded(token_probabilities, len(ids) - begin)
 
 

@@ -152,13 +152,7 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
         few = f"{title} was {fast} on {_prompts(m.prompts)}, which is too few to tell"
         return "cannot tell", f"{few}: sweep at least three prompts, or longer."
     fast = f"{fast} ({speedup.low:.2f} to {speedup.high:.2f})"
-    may_be_better = ""
-    if rival is not None and rival.measured:
-        may_be_better = (
-            f" {rival.configuration.title} may be better, but too few runs of it were measured."
-        )
-    elif rival is not None:
-        may_be_better = f" {rival.configuration.title} may be better, but was not measured."
+    may_be_better = _rival_note(rival)
     rival_may_pay = rival is not None and _promise(rival) >= 1 + NEAR
     if speedup.high < 1 + NEAR and not rival_may_pay:
         headline = f"Do not speculate here: the best row, {name}, is {fast}.{may_be_better}"
@@ -168,6 +162,15 @@ def _answer(best: Row, m: Measured, speedup: Estimate, rival: Row | None) -> tup
     name = best.configuration.title
     headline = f"{name} is {fast}: measure more prompts before you decide.{may_be_better}"
     return "cannot tell", headline
+
+
+def _rival_note(rival: Row | None) -> str:
+    """The sentence that follows a headline; empty without a rival."""
+    if rival is None:
+        return ""
+    if rival.measured:
+        return f" {rival.configuration.title} may be better, but too few runs of it were measured."
+    return f" {rival.configuration.title} may be better, but was not measured."
 
 
 def _reasons(best: Row, m: Measured, rows: Sequence[Row], answer: Answer) -> Iterator[str]:

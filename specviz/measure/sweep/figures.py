@@ -122,34 +122,58 @@ def _colour_of(drafter: int, ink: dict[str, str]) -> str:
 
 
 def _speedup(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
-    for name, fixed, drafter, temperature in _series(rows):
-        colour = _colour_of(drafter, ink)
-        dash = DASHES[temperature % len(DASHES)] if temperature else "dot"
-        promised = [row for row in fixed if row.promise is not None]
-        if promised:
-            yield _chart(
-                "scatter",
-                f"{name}, predicted",
-                [(row.configuration.gamma, row.promise) for row in promised],
-                mode="lines",
-                line={"color": colour, "width": 2, "dash": dash},
-                hovertemplate="%{y:.2f} predicted<extra>" + name + "</extra>",
-            )
-        measured = [(row, row.speedup) for row in fixed if row.speedup is not None]
-        if measured:
-            yield _chart(
-                "scatter",
-                f"{name}, measured",
-                [(row.configuration.gamma, speedup.value) for row, speedup in measured],
-                mode="markers",
-                marker={
-                    "color": colour,
-                    "symbol": SYMBOLS[temperature % len(SYMBOLS)],
-                    "size": [_marker_size(row) for row, _ in measured],
-                },
-                error_y=_error_bars([speedup for _, speedup in measured], colour),
-                hovertemplate="%{y:.2f} measured<extra>" + name + "</extra>",
-            )
+    for series in _series(rows):
+        colour = _colour_of(series.drafter, ink)
+        yield from _predicted_line(series, colour)
+        yield from _measured_points(series, colour)
+
+
+def _predicted_line(series: Series, colour: str) -> Iterator[Spec]:
+    """The predicted speed-ups of a series, if it has some."""
+    points = []
+    for row in series.rows:
+        if row.promise is not None:
+            points.append((row.configuration.gamma, row.promise))
+    if not points:
+        return
+    dash = "dot"
+    if series.temperature:
+        dash = DASHES[series.temperature % len(DASHES)]
+    yield _chart(
+        "scatter",
+        f"{series.name}, predicted",
+        points,
+        mode="lines",
+        line={"color": colour, "width": 2, "dash": dash},
+        hovertemplate="%{y:.2f} predicted<extra>" + series.name + "</extra>",
+    )
+
+
+def _measured_points(series: Series, colour: str) -> Iterator[Spec]:
+    """The measured speed-ups of a series with their intervals, if it has some."""
+    points = []
+    sizes = []
+    speedups = []
+    for row in series.rows:
+        if row.speedup is not None:
+            points.append((row.configuration.gamma, row.speedup.value))
+            sizes.append(_marker_size(row))
+            speedups.append(row.speedup)
+    if not points:
+        return
+    yield _chart(
+        "scatter",
+        f"{series.name}, measured",
+        points,
+        mode="markers",
+        marker={
+            "color": colour,
+            "symbol": SYMBOLS[series.temperature % len(SYMBOLS)],
+            "size": sizes,
+        },
+        error_y=_error_bars(speedups, colour),
+        hovertemplate="%{y:.2f} measured<extra>" + series.name + "</extra>",
+    )
 
 
 def _marker_size(row: Row) -> int:
@@ -172,8 +196,8 @@ def _error_bars(speedups: Sequence[Estimate], colour: str) -> Spec:
 
 
 def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
-    for name, fixed, drafter, temperature in _series(rows):
-        longest = max(fixed, key=lambda row: row.configuration.gamma)
+    for series in _series(rows):
+        longest = max(series.rows, key=lambda row: row.configuration.gamma)
         points: list[tuple[int, float]] = []
         if longest.known is not None:
             for position, alpha in enumerate(longest.known.alpha_by_position, 1):
@@ -181,14 +205,14 @@ def _positions(rows: Sequence[Row], ink: dict[str, str]) -> Iterator[Spec]:
                     points.append((position, alpha))
         yield _chart(
             "scatter",
-            name,
+            series.name,
             points,
             mode="lines+markers",
             line={
-                "color": _colour_of(drafter, ink),
-                "dash": DASHES[temperature % len(DASHES)],
+                "color": _colour_of(series.drafter, ink),
+                "dash": DASHES[series.temperature % len(DASHES)],
             },
-            hovertemplate="%{y:.2f}<extra>" + name + "</extra>",
+            hovertemplate="%{y:.2f}<extra>" + series.name + "</extra>",
         )
 
 
@@ -198,7 +222,8 @@ def _leaders(rows: Sequence[Row]) -> Iterator[tuple[str, Measured, int]]:
     for (drafter, _), group in _groups(rows).items():
         best = max(group, key=_rank)
         if best.measured and best.speedup:
-            yield _named(best.configuration.name, best, rows), best.measured, drafter
+            name = _named(best.configuration.name, best, rows)
+            yield name, best.measured, drafter
 
 
 def _rank(row: Row) -> tuple[bool, int, float]:

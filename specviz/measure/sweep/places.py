@@ -50,13 +50,11 @@ def _draft_place(pair: Any, spec: PairSpec | None, name: str) -> Place:
             return Place(name)
         return _typed(spec.draft, name)
     row = _row_of(spec)
-    if row is not None and row.wheel is not None:
-        return Place(name)
-    if row is not None and row.target_file is not None:
-        if row.draft is not None and row.draft_file is not None:
-            return _of_the_hub(row.draft, row.draft_file)
-        return Place(name)
-    return Place(_builtin_folder(pair.draft) or name)
+    if row is None or (row.wheel is None and row.target_file is None):
+        return Place(_builtin_folder(pair.draft) or name)
+    if row.wheel is None and row.draft is not None and row.draft_file is not None:
+        return _of_the_hub(row.draft, row.draft_file)
+    return Place(name)
 
 
 def _row_of(spec: PairSpec) -> NamedPair | None:
@@ -84,8 +82,10 @@ def _typed(typed: str, name: str) -> Place:
     folders of other programs are left out: results are passed on."""
     stored = stored_model(typed)
     if stored is not None:
-        is_gguf = stored.path.suffix.lower() == GGUF
-        return Place(stored.id or name, gguf=stored.path.name if is_gguf else None)
+        file_name = None
+        if stored.path.suffix.lower() == GGUF:
+            file_name = stored.path.name
+        return Place(stored.id or name, gguf=file_name)
     if local_file(typed) is not None:
         return Place(typed, typed)
     if local_path(typed) is not None:

@@ -159,17 +159,19 @@ class Findings:
             distinct = _first_on_each_prompt(counted)
         rounds = sum((run.rounds for run in distinct), Counter())
         metrics = [run.metrics for run in counted]
-        costs = [m.c for m in metrics if m.c is not None]
         values = prompt_values(counted)
+        speedup = None
+        if values:
+            speedup = geometric_mean(list(values.values()))
         return Measured(
             runs=len(runs),
             prompts=prompts,
             rate=spread(run.rate for run in counted),
             alone_rate=spread(run.alone_rate for run in counted),
-            speedup=geometric_mean(list(values.values())) if values else None,
+            speedup=speedup,
             by_kind=self._by_kind(values),
             tau_predicted=_tau_predicted(rounds),
-            c=statistics.median(costs) if costs else None,
+            c=_median_c(metrics),
             times=_round_times(metrics),
             doubts=len(runs) - len(quiet),
             **figures(rounds),
@@ -275,6 +277,13 @@ def _tau_predicted(rounds: Rounds) -> float | None:
         return None
     tokens = sum(predicted_tau(alpha, counts.drafted) * number for counts, number in rounds.items())
     return ratio(tokens, rounds.total())
+
+
+def _median_c(metrics: Sequence[Metrics]) -> float | None:
+    costs = [m.c for m in metrics if m.c is not None]
+    if not costs:
+        return None
+    return statistics.median(costs)
 
 
 def _round_times(metrics: Sequence[Metrics]) -> RoundTimes:
