@@ -3,7 +3,7 @@ as either."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..base.errors import PromptError
@@ -51,10 +51,7 @@ def chat_text(tokenizer: Any, messages: Sequence[Message]) -> str:
             "tuned for chat."
         )
     trials = []
-    for form in FORMS:
-        trial = _trial(tokenizer, messages, form)
-        if trial is None:
-            continue
+    for trial in _trials(tokenizer, messages):
         if trial.left_out is None and not trial.is_changed:
             return trial.text
         trials.append(trial)
@@ -87,6 +84,14 @@ class _Trial(NamedTuple):
     text: str
     left_out: Message | None
     is_changed: bool
+
+
+def _trials(tokenizer: Any, messages: Sequence[Message]) -> Iterator[_Trial]:
+    """Put the turns into the template in each form that it does not refuse."""
+    for form in FORMS:
+        trial = _trial(tokenizer, messages, form)
+        if trial is not None:
+            yield trial
 
 
 def _trial(tokenizer: Any, messages: Sequence[Message], form: str) -> _Trial | None:

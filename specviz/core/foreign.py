@@ -88,8 +88,11 @@ def fault_of(draft: object, count: int, vocab: int) -> str | None:
     """The fault of a draft of at most `count` tokens, as the end of a sentence; None for none."""
     if not _is_of_tensors(draft):
         return f"returned a {type(draft).__name__}: return a specviz.Draft of tensors, or None"
-    ids = draft.ids
-    q = draft.q
+    return _shape_fault(draft.ids, draft.q, count, vocab) or _value_fault(draft.ids, draft.q, vocab)
+
+
+def _shape_fault(ids: Tensor, q: Tensor, count: int, vocab: int) -> str | None:
+    """The fault in the dtypes and shapes of a draft, as `fault_of` returns it."""
     if ids.dtype != torch.int64 or ids.dim() != 1 or not len(ids):
         return "returned invalid ids: return an int64 tensor [n] of one or more"
     if len(ids) > count:
@@ -97,6 +100,11 @@ def fault_of(draft: object, count: int, vocab: int) -> str | None:
     if q.dtype != torch.float32 or q.shape != (len(ids), vocab):
         dtype = str(q.dtype).removeprefix("torch.")
         return f"returned q as {dtype} {list(q.shape)}: return float32 [{len(ids)}, {vocab}]"
+    return None
+
+
+def _value_fault(ids: Tensor, q: Tensor, vocab: int) -> str | None:
+    """The fault in the numbers of a draft, as `fault_of` returns it."""
     if int(ids.min()) < 0 or int(ids.max()) >= vocab:
         return f"drafted an id outside the vocabulary: use 0 to {vocab - 1}"
     if not bool(torch.isfinite(q).all()) or float(q.min()) < 0:

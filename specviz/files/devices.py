@@ -25,13 +25,7 @@ def checked_device(device: object) -> torch.device | None:
     no such device, or if this machine does not have it."""
     if device is None:
         return None
-    name: Any = device
-    if isinstance(device, int) and not isinstance(device, bool):
-        name = f"cuda:{device}"
-    try:
-        checked: torch.device = torch.device(name)
-    except (RuntimeError, TypeError, ValueError, OverflowError):
-        raise PairError(f"{str(name)[:40]!r} is not a device: {DEVICES}.") from None
+    checked = _parsed_device(device)
     if checked.type == "cpu":
         return checked
     if checked.type == "mps":
@@ -46,3 +40,14 @@ def checked_device(device: object) -> torch.device | None:
     if (checked.index or 0) >= count:
         raise PairError(f"{checked} does not exist here (torch finds {count} GPUs): {DEVICES}.")
     return checked
+
+
+def _parsed_device(device: object) -> torch.device:
+    """torch's device of this name; a number is that of a CUDA device. Raises `PairError`."""
+    name: Any = device
+    if isinstance(device, int) and not isinstance(device, bool):
+        name = f"cuda:{device}"
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError, ValueError, OverflowError):
+        raise PairError(f"{str(name)[:40]!r} is not a device: {DEVICES}.") from None

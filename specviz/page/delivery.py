@@ -120,14 +120,7 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
     jobs."""
 
     def missed(request: dict[str, Any]) -> list[dict[str, Any]] | None:
-        run_id = request["run"]
-        since = int(request["seq"])
-        run = runs.job(str(run_id))
-        if isinstance(run, Run):
-            if run.is_forgotten:
-                return []
-            return [delta_of(run.state(runs.status_of(run), since))]
-        return None if run_id else []
+        return _missed_deltas(runs, request["run"], int(request["seq"]))
 
     def ask_job(request: dict[str, Any]) -> dict[str, Any]:
         job = runs.job(str(request["id"]))
@@ -151,6 +144,17 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
         return runs.load.state()
 
     return [missed, ask_job, end_job, stop, loading]
+
+
+def _missed_deltas(runs: RunQueue, run_id: object, since: int) -> list[dict[str, Any]] | None:
+    """What a run has added since a state that a visitor has; None if the server does not know the
+    run."""
+    run = runs.job(str(run_id))
+    if not isinstance(run, Run):
+        return None if run_id else []
+    if run.is_forgotten:
+        return []
+    return [delta_of(run.state(runs.status_of(run), since))]
 
 
 def drain(runs: RunQueue, seconds: float) -> None:

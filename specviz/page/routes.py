@@ -43,16 +43,30 @@ def add_routes(
 ) -> None:
     """Add all routes to a page. They come before Gradio's. offer: returns the page's current offer
     for the visitor who asks."""
-    files = public_files(recordings)
-    style = style_sheet()
-    mark = hashlib.sha256(style.encode()).hexdigest()
-    retried_modules = modules_asked_again()
 
     @page.api_route("/", methods=READ, include_in_schema=False)
     def index(request: Request) -> Response:
         if password is not None and not password.is_entered(request.scope):
             return HTMLResponse(sign_in_html())
         return HTMLResponse(index_html(offer(), address_of(request.scope)))
+
+    @page.api_route("/api", methods=READ, include_in_schema=False)
+    def api(request: Request) -> Response:
+        return HTMLResponse(api_html(programs, address_of(request.scope)))
+
+    _add_files(page, recordings)
+    for question in questions:
+        _add_question(page, question)
+    _add_audit(page, audit)
+    if password is not None:
+        _add_sign_in(page, password)
+
+
+def _add_files(page: gr.Server, recordings: Path) -> None:
+    files = public_files(recordings)
+    style = style_sheet()
+    mark = hashlib.sha256(style.encode()).hexdigest()
+    retried_modules = modules_asked_again()
 
     @page.api_route("/style.css", methods=READ, include_in_schema=False)
     def sheet() -> Response:
@@ -61,10 +75,6 @@ def add_routes(
     @page.api_route("/favicon.ico", methods=READ, include_in_schema=False)
     def icon() -> Response:
         return FileResponse(PAGE / "favicon.svg", media_type="image/svg+xml")
-
-    @page.api_route("/api", methods=READ, include_in_schema=False)
-    def api(request: Request) -> Response:
-        return HTMLResponse(api_html(programs, address_of(request.scope)))
 
     # Before the files of the page: a module whose import has failed, under an address of its own.
     @page.api_route("/page/again/{attempt:int}/{name:path}", methods=READ, include_in_schema=False)
@@ -82,12 +92,6 @@ def add_routes(
         if path is None:
             raise HTTPException(404)
         return FileResponse(path)
-
-    for question in questions:
-        _add_question(page, question)
-    _add_audit(page, audit)
-    if password is not None:
-        _add_sign_in(page, password)
 
 
 def _add_question(page: gr.Server, question: PageQuestion) -> None:

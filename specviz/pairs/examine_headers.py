@@ -265,12 +265,22 @@ def _has_valid_tokenizer(header: GgufHeader) -> bool:
     vocab = {piece for piece, kind in pieces_of(header) if kind != UNUSED}
     if len(vocab) != len(pieces) - kinds.count(UNUSED):
         return False
+    return _has_valid_special_ids(header, pieces, vocab) and _are_merges_in(vocab, merges)
+
+
+def _has_valid_special_ids(header: GgufHeader, pieces: list[str], vocab: set[str]) -> bool:
+    """Whether the ids of special tokens that a file names are those of pieces in use."""
     for key in SPECIAL.values():
         token_id = header.values.get(f"tokenizer.ggml.{key}_token_id", 0)
         if type(token_id) is not int or not 0 <= token_id < len(pieces):
             return False
         if pieces[token_id] not in vocab:
             return False
+    return True
+
+
+def _are_merges_in(vocab: set[str], merges: list[str]) -> bool:
+    """Whether the vocabulary holds both parts of each merge, and what they merge to."""
     for merge in merges:
         first, _, second = merge.partition(" ")
         if first not in vocab or second not in vocab or first + second not in vocab:

@@ -46,11 +46,7 @@ def examined_models(
     asked_bits = [precision.get("quantize"), precision.get("draft_quantize")]
     reads = reads_files(asked_bits, on_cpu=on_cpu)
     model_names = names[:1] if has_head else names
-    models = []
-    for name in model_names:
-        metadata = _read(name, reads, findings)
-        if metadata is not None:
-            models.append(metadata)
+    models = _read_models(model_names, reads, findings)
     are_all_read = len(models) == len(model_names)
     shown = [named_source(name).shown for name in names]
     if are_all_read and not has_head:
@@ -94,6 +90,16 @@ def _with_defaults(
     if len(names) == 1:
         return (target, draft)
     return with_draft_bits((target, draft), row.draft_bits(names[1]))
+
+
+def _read_models(names: Sequence[str], reads: bool, findings: list[Finding]) -> list[ModelMetadata]:
+    """Read the metadata of models, as `_read` does, without those that cannot be read."""
+    models = []
+    for name in names:
+        metadata = _read(name, reads, findings)
+        if metadata is not None:
+            models.append(metadata)
+    return models
 
 
 def _read(name: str, reads: bool, findings: list[Finding]) -> ModelMetadata | None:

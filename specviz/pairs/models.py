@@ -64,14 +64,7 @@ def _planned_and_loaded(
     on_progress = request.on_progress
     row = files.row
     device_type = devices[0].device.type
-    target = _metadata(files.models[0], on_progress)
-    models = [target]
-    head = None
-    if len(files.models) > 1:
-        draft_file = files.models[1]
-        head = _head(draft_file.name, target)
-        if head is None:
-            models.append(_metadata(draft_file, on_progress))
+    models, head = _read_models(files.models, on_progress)
     defaults: dict[str, Any] = {}
     if row is not None:
         defaults = row.defaults(on_gpu=device_type == "cuda")
@@ -90,18 +83,37 @@ def _planned_and_loaded(
     device = None
     if placement is not None:
         device = torch.device(str(placement))
-    target_options = replace(options[0], device=device, most=max_memory)
+    options[0] = replace(options[0], device=device, most=max_memory)
     try:
-        return _loaded(pair, models, head, (target_options, *options[1:]), on_progress)
+        return _loaded(pair, models, head, options, on_progress)
     except Exception as error:
         if not ran_out_of_memory(error):
             raise
         sentence = shortage_sentence(loads, devices)
     # After the except block no exception holds the loaded weights any more.
+    _free_memory()
+    raise PairError(sentence)
+
+
+def _free_memory() -> None:
+    """Give the memory of tensors that nothing holds any more back to their device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    raise PairError(sentence)
+
+
+def _read_models(
+    files: Sequence[PairFile], on_progress: Watcher | None
+) -> tuple[list[ModelMetadata], HeadMetadata | None]:
+    """Read the metadata of a target and perhaps its draft, or of a target and its head. Raises
+    `PairError`."""
+    target = _metadata(files[0], on_progress)
+    if len(files) == 1:
+        return [target], None
+    head = _head(files[1].name, target)
+    if head is not None:
+        return [target], head
+    return [target, _metadata(files[1], on_progress)], None
 
 
 def _head(name: str, target: ModelMetadata) -> HeadMetadata | None:

@@ -199,10 +199,14 @@ def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) 
     if isinstance(spec, ModelsSpec):
         if not any_model and not (stored_models and _is_stored_pair(spec)):
             raise PairError(NOT_OFFERED)
-        _check_model(spec.target)
-        if spec.draft:
-            _check_model(spec.draft)
+        _check_models(spec)
     return spec
+
+
+def _check_models(spec: ModelsSpec) -> None:
+    _check_model(spec.target)
+    if spec.draft:
+        _check_model(spec.draft)
 
 
 def _check_model(name: str) -> None:

@@ -174,16 +174,21 @@ def _watched_token_fault(token: Token) -> str:
 
 
 def _token_fault(token: Token, settings: Settings, *, is_drawn: bool) -> str:
-    """The fault in a token; empty if there is none. A judged token has p, q and u, and was accepted
-    exactly if u < min(1, p / q) (the verdict "token"; other verdicts compare values that no single
-    token holds). is_drawn: whether the target's server drew it.
-    """
+    """The fault in a token; empty if there is none. is_drawn: whether the target's server drew
+    it."""
     if token.id == UNKNOWN_ID:
         return "id is missing"
     if is_drawn and (token.beta is not None or token.top_residual):
         return "beta and top_residual cannot be known if the server draws the tokens"
-    if token.outcome not in ("accepted", "rejected"):
-        return ""
+    if token.outcome in ("accepted", "rejected"):
+        return _judgement_fault(token, settings)
+    return ""
+
+
+def _judgement_fault(token: Token, settings: Settings) -> str:
+    """The fault in the numbers of a judged token; empty if there is none. It has p, q and u, and
+    was accepted exactly if u < min(1, p / q) (the verdict "token"; other verdicts compare values
+    that no single token holds)."""
     p = token.p
     q = token.q
     u = token.u

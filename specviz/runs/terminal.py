@@ -58,15 +58,20 @@ def print_race(events: Iterable[Event], *, color: bool) -> Trace:
         if r.untold:
             show(r)
     for lane in trace.header.speculative:
-        print()
-        if lane != SPECULATIVE:
-            print(f"{lane}:")
-        text = trace.text(lane)
-        if trace.header.question is None:
-            text = trace.header.prompt + text
-        print(escaped(text, lines=True))
+        _print_text(trace, lane)
     print("", *metric_lines(trace), sep="\n")
     return trace
+
+
+def _print_text(trace: Trace, lane: Lane) -> None:
+    """Print the text of a lane, after the prompt unless that was a question."""
+    print()
+    if lane != SPECULATIVE:
+        print(f"{lane}:")
+    text = trace.text(lane)
+    if trace.header.question is None:
+        text = trace.header.prompt + text
+    print(escaped(text, lines=True))
 
 
 def event_line(event: Event, *, color: bool, width: int = 0) -> str | None:
