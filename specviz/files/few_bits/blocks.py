@@ -27,6 +27,7 @@ from .ir import (
     integers,
     load,
     load_as,
+    part_at,
     spread,
     store,
     vector_at,
@@ -154,9 +155,9 @@ def _q5_1(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """Scales of 8 groups of 32 (`_group_scales`), then 128 bytes. Every 32 bytes hold the codes of
     one group in their low halves, and those of the next group in their high halves."""
-    begin = b.add(step, b.mul(part, i64(32)))
+    begin = part_at(b, step, part, 32)
     raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (16, 16 + LANES)]
-    part_scales = b.add(scales, b.mul(part, i64(16)))
+    part_scales = part_at(b, scales, part, 16)
     for group in range(2):
         scale, minimum = _group(b, part_scales, group)
         for codes in raw:
@@ -166,14 +167,14 @@ def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 
 def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """As Q4_K, with fifth bits before the codes: bit g of 32 bytes belongs to group g."""
-    begin = b.add(step, b.mul(part, i64(32)))
+    begin = part_at(b, step, part, 32)
     raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (48, 48 + LANES)]
     skipped = spread(b, b.trunc(b.mul(part, i64(2)), I32))
     fifth = []
     for offset in (16, 16 + LANES):
         bits_of_groups = b.zext(_bytes(b, step, offset), INTEGERS)
         fifth.append(b.lshr(bits_of_groups, skipped))
-    part_scales = b.add(scales, b.mul(part, i64(16)))
+    part_scales = part_at(b, scales, part, 16)
     for group in range(2):
         scale, minimum = _group(b, part_scales, group)
         for codes, bits in zip(raw, fifth, strict=True):
@@ -192,10 +193,10 @@ def _half_of(b: ir.IRBuilder, codes: Any, group: int) -> Any:
 def _q6_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """Two halves of 128 codes: in each, 64 bytes hold the low 4 bits of codes and 32 bytes the
     high 2. After both come 16 scales, int8, one for each 16 codes, and the common scale, fp16."""
-    begin = b.add(step, b.mul(part, i64(64)))
+    begin = part_at(b, step, part, 64)
     low = [_wide(b, begin, offset) for offset in (0, WIDE)]
-    high = _wide(b, b.add(step, b.mul(part, i64(32))), 128)
-    part_scales = b.add(scales, b.mul(part, i64(32)))
+    high = _wide(b, part_at(b, step, part, 32), 128)
+    part_scales = part_at(b, scales, part, 32)
     for group in range(4):  # of 32 codes
         four = low[group % 2]
         if group < 2:

@@ -88,9 +88,14 @@ def after(b: ir.IRBuilder, address: Any, count: int) -> Any:
     return b.add(address, i64(count))
 
 
+def part_at(b: ir.IRBuilder, parts: Any, index: Any, size: int) -> Any:
+    """The address of the part at an index, int64. size: bytes of a part."""
+    return b.add(parts, b.mul(index, i64(size)))
+
+
 def number_at(b: ir.IRBuilder, numbers: Any, index: Any) -> Any:
     """The address of the fp32 number at an index, int64."""
-    return b.add(numbers, b.mul(index, i64(4)))
+    return part_at(b, numbers, index, 4)
 
 
 def vector_at(b: ir.IRBuilder, vectors: Any, index: int) -> Any:

@@ -56,6 +56,7 @@ from ...files.few_bits.ir import (
     memory_of,
     number_at,
     operation,
+    part_at,
     pointer,
     row_at,
     splat,
@@ -184,7 +185,7 @@ def _q8_0(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]
 def _q4_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
     """32 bytes of a part hold the codes of one group in their low halves, and those of the next
     group in their high halves."""
-    words = b.add(tile, b.mul(part, i64(OUTPUTS * 32)))
+    words = part_at(b, tile, part, OUTPUTS * 32)
     for group in range(2):
 
         def codes(word: int, group: int = group) -> Any:
@@ -196,7 +197,7 @@ def _q4_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]
 
 def _q5_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]:
     """As Q4_K, with fifth bits before the codes: bit g of 32 bytes belongs to group g."""
-    words = b.add(tile, b.mul(part, i64(OUTPUTS * 32)))
+    words = part_at(b, tile, part, OUTPUTS * 32)
     skipped = _spread_index(b, b.mul(part, i64(2)))
     for group in range(2):
 
@@ -213,8 +214,8 @@ def _q6_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]
     """Two halves of 128 codes: in each, 64 bytes hold the low 4 bits of codes and 32 bytes the
     high 2. A part is half of a half."""
     half = b.lshr(part, i64(1))
-    low_words = b.add(tile, b.mul(half, i64(OUTPUTS * 64)))
-    high_words = b.add(tile, b.mul(half, i64(OUTPUTS * 32)))
+    low_words = part_at(b, tile, half, OUTPUTS * 64)
+    high_words = part_at(b, tile, half, OUTPUTS * 32)
     skipped = _spread_index(b, b.mul(b.and_(part, i64(1)), i64(4)))
     for group in range(2):
 
@@ -232,7 +233,7 @@ def _spread_index(b: ir.IRBuilder, index: Any) -> Any:
 
 def _scale_vectors(b: ir.IRBuilder, scales: Any, part: Any, group: int) -> list[Any]:
     """The two vectors of a group from memory that `Kind.scales` has written."""
-    of_part = b.add(scales, b.mul(part, i64(4 * 4 * LANES)))
+    of_part = part_at(b, scales, part, 4 * 4 * LANES)
     first = load_floats(b, vector_at(b, of_part, 2 * group))
     second = load_floats(b, vector_at(b, of_part, 2 * group + 1))
     return [first, second]
