@@ -63,7 +63,9 @@ TYPICAL_CONTEXT = 2048  # tokens in the caches for estimates, unless a model's c
 
 def smaller_precisions(cpu: bool) -> tuple[str, ...]:
     """Precisions to try if memory is short, the best first; a CPU cannot use 8 or 4 bits."""
-    return ("bfloat16",) if cpu else QUANTIZED
+    if cpu:
+        return ("bfloat16",)
+    return QUANTIZED
 
 
 class LayerCache(NamedTuple):
@@ -105,7 +107,8 @@ class MemoryNeed:
         cached_tokens = min(tokens, self.context or tokens)
         numbers = 0
         for layer in self.layers:
-            numbers += layer.numbers * min(cached_tokens, layer.window or cached_tokens)
+            window = layer.window or cached_tokens
+            numbers += layer.numbers * min(cached_tokens, window)
         few_bits_here = precision in DRAFT_QUANTIZED and self.smaller is not None
         in_fp32 = few_bits_here or precision in ("float32", STORED)
         bytes_per_number = 4 if in_fp32 else 2
@@ -188,7 +191,9 @@ def loading_precision(config: Any, device: Device, dtype: torch.dtype | None = N
             return "float32"
         dtype = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
     name = str(dtype).removeprefix("torch.")
-    return name if name in PRECISIONS else "float32"
+    if name in PRECISIONS:
+        return name
+    return "float32"
 
 
 class PlannedLoad(NamedTuple):
@@ -245,7 +250,9 @@ def shortage_sentence(
     free = sum(memory.free for memory in devices)
     parts = " and ".join(load.shown(tokens) for load in loads)
     device_type = devices[0].device.type
-    who_has = f"{len(devices)} GPUs have" if len(devices) > 1 else f"{device_type} has"
+    who_has = f"{device_type} has"
+    if len(devices) > 1:
+        who_has = f"{len(devices)} GPUs have"
     advice = "choose a smaller model"
     for precision in smaller_precisions(device_type == "cpu"):
         total = sum(load.need.bytes(precision, tokens) for load in loads)
@@ -270,5 +277,6 @@ def free_ram() -> int:
         used = int((cgroup / "memory.current").read_text())
         stat = dict(line.split() for line in (cgroup / "memory.stat").open())
         # Linux caches files in memory, and frees that when it is needed.
-        return min(free, max(0, limit - used + int(stat["inactive_file"])))
+        spare = int(stat["inactive_file"])
+        return min(free, max(0, limit - used + spare))
     return free

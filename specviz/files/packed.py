@@ -68,7 +68,8 @@ class PackedLinear(nn.Module):
 
     def of_outputs(self, inputs: Tensor, rows: slice | Tensor) -> Tensor:
         """Compute some outputs, without their bias. rows: their indices."""
-        return inputs @ self.unpacked(rows).to(inputs.dtype).T
+        weights = self.unpacked(rows).to(inputs.dtype)
+        return inputs @ weights.T
 
     def unpacked(self, rows: slice | Tensor) -> Tensor:
         """The weights of some outputs, fp32 [rows, in_features]."""
@@ -98,8 +99,9 @@ class TiledLinear(PackedLinear):
     def unpacked(self, rows: slice | Tensor) -> Tensor:
         from .few_bits.tiles import rows_of
 
+        tiles = self.weight.detach().numpy()
         outputs = torch.arange(self.out_features)[rows]
-        blocks = rows_of(self.packed_as, self.weight.detach().numpy(), outputs.numpy())
+        blocks = rows_of(self.packed_as, tiles, outputs.numpy())
         return unpacked(torch.from_numpy(blocks), self.packed_as, self.in_features)
 
 
@@ -109,8 +111,8 @@ def rounded_to_8_bits(inputs: Tensor) -> Tensor:
     blocks = inputs.unflatten(-1, (-1, BLOCK))
     largest = blocks.abs().amax(-1, keepdim=True).clamp(min=TINY)
     codes = (blocks * (127.0 / largest)).round()
-    rounded: Tensor = (codes * (largest / 127.0)).flatten(-2)
-    return rounded
+    rounded: Tensor = codes * (largest / 127.0)
+    return rounded.flatten(-2)
 
 
 def choose_products(model: Any, products: str, weights: PackedWeights | None = None) -> None:

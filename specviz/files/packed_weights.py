@@ -155,25 +155,30 @@ def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor
     header = reading.header
     tensor = header.tensors[name]
     data = _checked(header, name, content)
-    dtype = reading.dtype
     if tensor.kind in PLAIN:
-        numbers = torch.from_numpy(data)
-        if tensor.kind == "BF16":
-            numbers = numbers.view(torch.bfloat16)
-        if len(tensor.shape) == 1:
-            dtype = torch.float32
-        if dtype is not None:
-            numbers = numbers.to(dtype)
-        return HeldTensor(None, numbers)
-    if dtype is not None:
+        return HeldTensor(None, _plain_numbers(tensor, data, reading.dtype))
+    if reading.dtype is not None:
         width = tensor.shape[1]
-        return HeldTensor(None, _unpacked_as(data, tensor.kind, width, dtype))
+        return HeldTensor(None, _unpacked_as(data, tensor.kind, width, reading.dtype))
     is_multiplied = reading.products == FP32_PRODUCTS and (name != EMBEDDING or header.tied)
     if tensor.kind == "Q5_0" and is_multiplied:  # passes read Q8_0 in half of the time
         from .few_bits.products import as_q8_0  # imports numba
 
         return HeldTensor("Q8_0", torch.from_numpy(as_q8_0(data)))
     return HeldTensor(tensor.kind, torch.from_numpy(data))
+
+
+def _plain_numbers(tensor: GgufTensor, data: NDArray[Any], dtype: torch.dtype | None) -> Tensor:
+    """The numbers of a tensor that is not packed; norms and biases are in fp32. dtype: of matrices,
+    None for the stored one."""
+    numbers = torch.from_numpy(data)
+    if tensor.kind == "BF16":
+        numbers = numbers.view(torch.bfloat16)
+    if len(tensor.shape) == 1:
+        return numbers.to(torch.float32)
+    if dtype is None:
+        return numbers
+    return numbers.to(dtype)
 
 
 def _checked(header: GgufHeader, name: str, content: NDArray[np.uint8]) -> NDArray[Any]:

@@ -107,9 +107,8 @@ def rows_of(kind: str, tiles: NDArray[np.uint8], outputs: NDArray[np.int64]) -> 
     """The rows of blocks of some outputs: [len(outputs), bytes of a row]."""
     number = KINDS[kind]
     units = BLOCK_BYTES[number] // 2
-    of_outputs = (
-        tiles[outputs // OUTPUTS].view(np.uint16).reshape(len(outputs), -1, OUTPUTS * units)
-    )
+    tiles_of_outputs = tiles[outputs // OUTPUTS].view(np.uint16)
+    of_outputs = tiles_of_outputs.reshape(len(outputs), -1, OUTPUTS * units)
     lanes = outputs % OUTPUTS
     rows = np.empty((len(outputs), of_outputs.shape[1], units), np.uint16)
     elements = ELEMENTS[number]
@@ -120,14 +119,22 @@ def rows_of(kind: str, tiles: NDArray[np.uint8], outputs: NDArray[np.int64]) -> 
             units_at = OUTPUTS * low + 2 * lanes + unit - low
         else:
             units_at = OUTPUTS * unit + lanes
-        rows[:, :, unit] = np.take_along_axis(of_outputs, units_at[:, None, None], 2)[:, :, 0]
+        units_of_rows = np.take_along_axis(of_outputs, units_at[:, None, None], 2)
+        rows[:, :, unit] = units_of_rows[:, :, 0]
     if number in FIFTH_BITS:
         word = slice(elements.scales, elements.scales + 2)
-        in_tile = np.ascontiguousarray(rows[:, :, word]).view(np.uint8)
-        bits = np.unpackbits(in_tile, axis=-1, bitorder="little")
-        in_file = bits.reshape(*bits.shape[:2], 4, 8).swapaxes(2, 3).reshape(bits.shape)
-        rows[:, :, word] = np.packbits(in_file, axis=-1, bitorder="little").view(np.uint16)
+        rows[:, :, word] = _in_file_order(rows[:, :, word])
     return rows.view(np.uint8).reshape(len(outputs), -1)
+
+
+def _in_file_order(words: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """Reorder the fifth bits of blocks, [outputs, blocks, 2]: bit 8 k + j of a word becomes bit
+    4 j + k, as `_by_words` has it the other way around."""
+    in_tile = np.ascontiguousarray(words).view(np.uint8)
+    bits = np.unpackbits(in_tile, axis=-1, bitorder="little")
+    by_bytes = bits.reshape(*bits.shape[:2], 4, 8)
+    in_file = by_bytes.swapaxes(2, 3).reshape(bits.shape)
+    return np.packbits(in_file, axis=-1, bitorder="little").view(np.uint16)
 
 
 @njit(nogil=True, cache=True)

@@ -73,18 +73,28 @@ def packed(weights: Tensor, kind: str) -> Tensor:
     """Pack weights, fp32 [rows, width], as blocks of Q8_0 or Q4_1, uint8 [rows, bytes]. Each code
     is the nearest one to its weight, with the stored fp16 scale."""
     blocks = weights.detach().numpy().reshape(-1, BLOCK)
-    if kind == "Q8_0":
-        scale = (np.abs(blocks).max(1, keepdims=True) / 127).astype(np.float16)
-        codes = _codes(blocks, scale, np.float16(0), -127, 127).astype(np.int8)
-        parts = [scale.view(np.uint8), codes.view(np.uint8)]
-    else:
-        lowest = blocks.min(1, keepdims=True)
-        minimum = lowest.astype(np.float16)
-        scale = ((blocks.max(1, keepdims=True) - lowest) / 15).astype(np.float16)
-        codes = _codes(blocks, scale, minimum, 0, 15).astype(np.uint8)
-        halves = codes[:, : BLOCK // 2] | codes[:, BLOCK // 2 :] << 4
-        parts = [scale.view(np.uint8), minimum.view(np.uint8), halves]
-    return torch.from_numpy(np.concatenate(parts, 1).reshape(len(weights), -1))
+    parts = _q8_0_parts(blocks) if kind == "Q8_0" else _q4_1_parts(blocks)
+    packed_blocks = np.concatenate(parts, 1).reshape(len(weights), -1)
+    return torch.from_numpy(packed_blocks)
+
+
+def _q8_0_parts(blocks: NDArray[np.float32]) -> list[NDArray[np.uint8]]:
+    """The bytes of scales, and of codes."""
+    largest = np.abs(blocks).max(1, keepdims=True)
+    scale = (largest / 127).astype(np.float16)
+    codes = _codes(blocks, scale, np.float16(0), -127, 127).astype(np.int8)
+    return [scale.view(np.uint8), codes.view(np.uint8)]
+
+
+def _q4_1_parts(blocks: NDArray[np.float32]) -> list[NDArray[np.uint8]]:
+    """The bytes of scales, of minima, and of codes: the first half of a block in the low bits."""
+    lowest = blocks.min(1, keepdims=True)
+    highest = blocks.max(1, keepdims=True)
+    minimum = lowest.astype(np.float16)
+    scale = ((highest - lowest) / 15).astype(np.float16)
+    codes = _codes(blocks, scale, minimum, 0, 15).astype(np.uint8)
+    halves = codes[:, : BLOCK // 2] | codes[:, BLOCK // 2 :] << 4
+    return [scale.view(np.uint8), minimum.view(np.uint8), halves]
 
 
 def _codes(

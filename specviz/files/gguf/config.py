@@ -29,25 +29,13 @@ MODEL_TYPES = {"gemma3": "gemma3_text"}
 
 def config_of(header: GgufHeader) -> Any:
     """The config of transformers for the model of a file. Raises `PairError`."""
-    number = header.number
     architecture = header.architecture
-    sizes = {
-        "hidden_size": number("embedding_length"),
-        "intermediate_size": number("feed_forward_length"),
-        "num_hidden_layers": number("block_count"),
-        "num_attention_heads": number("attention.head_count"),
-        "max_position_embeddings": number("context_length"),
-    }
-    if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
-        raise _undescribed(header)
-    # A layer has several tensors: a model of a billion of them is not even tried.
-    if (sizes["num_hidden_layers"] or 0) > len(header.tensors):
-        raise _undescribed(header)
+    sizes = _sizes_of(header)
     table = header.tensors.get("token_embd.weight")
     heads = head_sizes(header)
-    eps = number("attention.layer_norm_rms_epsilon")
+    eps = header.number("attention.layer_norm_rms_epsilon")
     if architecture in LAYER_NORMS:
-        eps = number("attention.layer_norm_epsilon")
+        eps = header.number("attention.layer_norm_epsilon")
     if table is None or heads is None or eps is None or not 0 < eps < inf:
         raise _undescribed(header)
     pieces = header.values.get("tokenizer.ggml.tokens")
@@ -82,6 +70,24 @@ def config_of(header: GgufHeader) -> Any:
 
 LAYER_NORMS = ("gpt2", "stablelm")
 """Architectures whose norms subtract a mean."""
+
+
+def _sizes_of(header: GgufHeader) -> dict[str, Any]:
+    """The sizes of a model by their names in transformers' config. Raises `PairError`."""
+    number = header.number
+    sizes = {
+        "hidden_size": number("embedding_length"),
+        "intermediate_size": number("feed_forward_length"),
+        "num_hidden_layers": number("block_count"),
+        "num_attention_heads": number("attention.head_count"),
+        "max_position_embeddings": number("context_length"),
+    }
+    if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+        raise _undescribed(header)
+    # A layer has several tensors: a model of a billion of them is not even tried.
+    if (sizes["num_hidden_layers"] or 0) > len(header.tensors):
+        raise _undescribed(header)
+    return sizes
 
 
 def _undescribed(header: GgufHeader) -> PairError:
@@ -176,7 +182,9 @@ def _gemma2_fields(header: GgufHeader, eps: float) -> dict[str, Any]:
 def _number_or(header: GgufHeader, key: str, default: float) -> float:
     """The number at this key of the architecture, or the default."""
     value = header.number(key)
-    return default if value is None else value
+    if value is None:
+        return default
+    return value
 
 
 def _gemma3_fields(header: GgufHeader, eps: float) -> dict[str, Any]:

@@ -203,18 +203,8 @@ class HeaderReader:
             raise PairError(f"{self.path.name} is GGUF version {version}: use version 2 or 3.")
         tensor_count = self.number("Q")
         key_count = self.number("Q")
-        values = {}
-        for _ in range(key_count):
-            key = self.string()
-            if key in values:
-                raise self.duplicate(key)
-            values[key] = self.value(self.number("I"))
-        tensors = {}
-        for _ in range(tensor_count):
-            name, tensor = self.tensor()
-            if name in tensors:
-                raise self.duplicate(name)
-            tensors[name] = tensor
+        values = self.values(key_count)
+        tensors = self.tensors(tensor_count)
         alignment = values.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= 1 << 20:
             raise EOFError
@@ -222,6 +212,26 @@ class HeaderReader:
             raise EOFError
         end = self.file.tell()
         return GgufHeader(self.path, values, tensors, begin=end + -end % alignment)
+
+    def values(self, count: int) -> dict[str, Any]:
+        """Read `count` keys with their values."""
+        values = {}
+        for _ in range(count):
+            key = self.string()
+            if key in values:
+                raise self.duplicate(key)
+            values[key] = self.value(self.number("I"))
+        return values
+
+    def tensors(self, count: int) -> dict[str, GgufTensor]:
+        """Read the descriptions of `count` tensors, by name."""
+        tensors = {}
+        for _ in range(count):
+            name, tensor = self.tensor()
+            if name in tensors:
+                raise self.duplicate(name)
+            tensors[name] = tensor
+        return tensors
 
     def duplicate(self, name: str) -> PairError:
         """The error for a key or a tensor that comes twice: it is unknown which one counts."""

@@ -177,19 +177,7 @@ def rope_of(header: GgufHeader) -> Rope | None:
     if sizes is None or "rope.freq_base" not in READ[header.architecture]:
         return None
     number = header.number
-    kind = header.text(f"{header.architecture}.rope.scaling.type") or "linear"
-    if kind not in ("none", "linear", "yarn", "longrope"):
-        raise refused_key(header, "rope.scaling.type")
-    # The older name of the factor counts where the newer one is missing.
-    factor = number("rope.scaling.factor")
-    if factor is None:
-        factor = number("rope.scale_linear")
-    if not factor or kind == "none":
-        factor = 1.0
-    if kind in ("none", "linear"):
-        kind = "default" if factor == 1 else "linear"
-    if has_long_factors(header) and header.architecture == "phi3":
-        kind = "longrope"  # whatever the file says
+    kind, factor = _scaling_of(header)
     context = number("context_length") or 0
     original = number("rope.scaling.original_context_length") or context
     width = number("rope.dimension_count")
@@ -211,6 +199,27 @@ def rope_of(header: GgufHeader) -> Rope | None:
     )
 
 
+def _scaling_of(header: GgufHeader) -> tuple[str, float]:
+    """The kind of scaling, in transformers' words, and its factor. Raises `PairError` for an
+    unknown kind."""
+    kind = header.text(f"{header.architecture}.rope.scaling.type") or "linear"
+    if kind not in ("none", "linear", "yarn", "longrope"):
+        raise refused_key(header, "rope.scaling.type")
+    # The older name of the factor counts where the newer one is missing.
+    factor = header.number("rope.scaling.factor")
+    if factor is None:
+        factor = header.number("rope.scale_linear")
+    if not factor or kind == "none":
+        factor = 1.0
+    if has_long_factors(header) and header.architecture == "phi3":
+        return "longrope", factor  # whatever the file says
+    if kind in ("yarn", "longrope"):
+        return kind, factor
+    if factor == 1:
+        return "default", factor
+    return "linear", factor
+
+
 def has_long_factors(header: GgufHeader) -> bool:
     """Whether a file has factors of frequencies for short and for long contexts."""
     return LONG_FACTORS in header.tensors and SHORT_FACTORS in header.tensors
@@ -230,6 +239,14 @@ def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
         raise refused_key(header, "rope.dimension_count")
     if not all(isfinite(value) and value > 0 for value in (rope.theta, rope.factor)):
         return  # `config_of` raises the error for that
+    _check_scaling(header, rope)
+    if architecture == "gemma2":
+        _check_gemma2(header, rope)
+
+
+def _check_scaling(header: GgufHeader, rope: Rope) -> None:
+    """Raise `PairError` for a scaling that no model of transformers of this architecture has."""
+    architecture = header.architecture
     if rope.kind == "yarn" and architecture in ("gemma2", "gemma3", "phi3"):
         raise refused_key(header, "rope.scaling.type")
     if rope.kind == "linear" and architecture == "phi3":
@@ -240,24 +257,30 @@ def _check_rope(header: GgufHeader, rope: Rope, head_width: int) -> None:
         # llama.cpp scales the layers with a window all the same.
         raise refused_key(header, "rope.scaling.type")
     if rope.kind == "longrope":
-        if not has_long_factors(header) or architecture not in ("llama", "phi3"):
-            raise refused_key(header, "rope.scaling.type")
-        if rope.factor != 1:
-            raise refused_key(header, _factor_key(header))
+        _check_longrope(header, rope)
     elif rope.attention != 1 and rope.kind != "yarn":
         raise refused_key(header, "rope.scaling.attn_factor")
-    if FREQUENCIES in header.tensors and rope.kind == "longrope":
+
+
+def _check_longrope(header: GgufHeader, rope: Rope) -> None:
+    if not has_long_factors(header) or header.architecture not in ("llama", "phi3"):
+        raise refused_key(header, "rope.scaling.type")
+    if rope.factor != 1:
+        raise refused_key(header, _factor_key(header))
+    if FREQUENCIES in header.tensors:
         raise PairError(
             f"{header.path.name} has both {FREQUENCIES} and {LONG_FACTORS}: use the model's own "
             "repository."
         )
-    if architecture == "gemma2":
-        for key in ("attn_logit_softcapping", "final_logit_softcapping"):
-            cap = header.number(key)
-            if cap is not None and not 0 < cap < inf:
-                raise refused_key(header, key)
-    swa_theta = header.number("rope.freq_base_swa")
-    if architecture == "gemma2" and swa_theta not in (None, rope.theta):
+
+
+def _check_gemma2(header: GgufHeader, rope: Rope) -> None:
+    """Raise `PairError` for numbers that transformers' Gemma 2 does not have."""
+    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+        cap = header.number(key)
+        if cap is not None and not 0 < cap < inf:
+            raise refused_key(header, key)
+    if header.number("rope.freq_base_swa") not in (None, rope.theta):
         raise refused_key(header, "rope.freq_base_swa")
 
 

@@ -47,17 +47,21 @@ def can_stay_packed(header: GgufHeader) -> bool:
     rope = rope_of(header)
     if rope is None or rope.kind == "longrope":
         return False
-    known = set(dict(named_tensors(header)))
+    known = {name for name, _ in named_tensors(header)}
     if header.architecture in SLOWED:
         known.add(FREQUENCIES)
     return all(name in known and _is_readable(tensor) for name, tensor in header.tensors.items())
 
 
 def _is_readable(tensor: GgufTensor) -> bool:
+    dimensions = len(tensor.shape)
+    width = tensor.shape[-1]
     if tensor.kind in PLAIN:
-        return len(tensor.shape) == 1 or tensor.shape[-1] % UNIT == 0
+        return dimensions == 1 or width % UNIT == 0
+    if tensor.kind not in PACKED or dimensions != 2:
+        return False
     block, _ = GGML_QUANT_SIZES[GGMLQuantizationType[tensor.kind]]
-    return tensor.kind in PACKED and len(tensor.shape) == 2 and tensor.shape[-1] % block == 0
+    return width % block == 0
 
 
 def named_tensors(
@@ -96,7 +100,8 @@ def stores_tied_apart(header: GgufHeader) -> bool:
     except OSError as error:
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
     lengths = float(np.linalg.norm(embedding_rows) * np.linalg.norm(output_rows))
-    return lengths > 0 and float((embedding_rows * output_rows).sum()) > ALIKE * lengths
+    product = float((embedding_rows * output_rows).sum())
+    return lengths > 0 and product > ALIKE * lengths
 
 
 def integer_bytes(header: GgufHeader) -> int:
@@ -134,8 +139,9 @@ def _blocks_bytes(tensor: GgufTensor, kind: str) -> int:
 
 def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.float32]:
     rows = min(COMPARED, tensor.shape[0])
-    length = tensor.bytes // tensor.shape[0] * rows
+    row_bytes = tensor.bytes // tensor.shape[0]
     file.seek(begin + tensor.start)
-    blocks = np.frombuffer(file.read(length), np.uint8).reshape(rows, -1)
+    data = file.read(rows * row_bytes)
+    blocks = np.frombuffer(data, np.uint8).reshape(rows, -1)
     numbers: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[tensor.kind])
     return np.nan_to_num(numbers)

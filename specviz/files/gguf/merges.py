@@ -9,6 +9,7 @@ https://github.com/ggml-org/llama.cpp/blob/master/src/llama-vocab.cpp
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -17,7 +18,22 @@ Rank = Callable[[str, str], float | None]
 """(left, right) -> the rank of their merge, or None; the lowest rank is merged first."""
 
 
-class ScoreMerges:
+class Merges(ABC):
+    """The rule by which words are cut into pieces."""
+
+    @abstractmethod
+    def pieces(self, word: str) -> Iterator[tuple[int, int]]:
+        """The begin and end of each piece of a word."""
+
+    def pre_tokenize(self, text: Any) -> None:
+        """Cut a text into pieces, as the library expects of a pre-tokenizer."""
+        text.split(self._cut)
+
+    def _cut(self, _: int, word: Any) -> list[Any]:
+        return [word[begin:end] for begin, end in self.pieces(str(word))]
+
+
+class ScoreMerges(Merges):
     """The merges of a SentencePiece vocabulary. scores: by piece; the highest is merged first."""
 
     def __init__(self, scores: Mapping[str, float]) -> None:
@@ -31,15 +47,10 @@ class ScoreMerges:
         return -score
 
     def pieces(self, word: str) -> Iterator[tuple[int, int]]:
-        """The begin and end of each piece of a word."""
         yield from merged(word, self.rank)
 
-    def pre_tokenize(self, text: Any) -> None:
-        """Cut a text into pieces, as the library expects of a pre-tokenizer."""
-        text.split(lambda _, word: [word[begin:end] for begin, end in self.pieces(str(word))])
 
-
-class ListedMerges:
+class ListedMerges(Merges):
     """The merges that a file lists. ranks: of pairs. vocab: all pieces. whole: whether a word that
     is a piece stays whole. is_raw: whether pieces are plain text, whose words of line feeds stay
     whole and whose single characters may be written as bytes."""
@@ -76,10 +87,6 @@ class ListedMerges:
                 if self._is_raw or word[position].isascii():
                     yield position, position + 1
 
-    def pre_tokenize(self, text: Any) -> None:
-        """Cut a text into pieces, as the library expects of a pre-tokenizer."""
-        text.split(lambda _, word: [word[begin:end] for begin, end in self.pieces(str(word))])
-
 
 def merged(word: str, rank: Rank) -> list[tuple[int, int]]:
     """The begin and end of each piece of a word after all merges. The merge of the lowest rank
@@ -101,7 +108,8 @@ def merged(word: str, rank: Rank) -> list[tuple[int, int]]:
     heapify(waiting)
     while waiting:
         _, left, right, end = heappop(waiting)
-        if is_gone[left] or is_gone[right] or ends[left] != right or ends[right] != end:
+        is_current = ends[left] == right and ends[right] == end
+        if is_gone[left] or is_gone[right] or not is_current:
             continue
         ends[left] = end
         is_gone[right] = True

@@ -133,17 +133,11 @@ def check_vocabulary(header: GgufHeader) -> None:
             f"{SENTENCE_PIECE!r}, or the model's own repository."
         )
     pieces = values.get("tokenizer.ggml.tokens")
-    merges = values.get(MERGES, [])
     if not isinstance(pieces, list) or not pieces or not isinstance(pieces[0], str):
         raise PairError(unreadable(header))
     if model == BYTE_LEVEL:
-        split_of(header)
-        # Without merges each character is a piece.
-        if not isinstance(merges, list):
-            raise PairError(unreadable(header))
-        are_texts = all(isinstance(merge, str) for merge in merges[:1])
-        if not are_texts or not all(" " in merge[1:] for merge in merges):
-            raise PairError(unreadable(header))
+        split_of(header)  # raises for an unknown rule
+        _check_merges(header)
     if len(set(pieces)) < len(pieces):
         raise PairError(f"{shown} has the same piece twice in its vocabulary: download it again.")
     for key in ("tokenizer.ggml.token_type", SCORES):
@@ -155,6 +149,17 @@ def check_vocabulary(header: GgufHeader) -> None:
             f"{shown} has {SUPPRESSED}, which is not supported here: use the model's own "
             "repository."
         )
+
+
+def _check_merges(header: GgufHeader) -> None:
+    """Raise `PairError` for merges that are not pairs of pieces. A file may have none: each
+    character is then a piece."""
+    merges = header.values.get(MERGES, [])
+    if not isinstance(merges, list):
+        raise PairError(unreadable(header))
+    are_texts = all(isinstance(merge, str) for merge in merges[:1])
+    if not are_texts or not all(" " in merge[1:] for merge in merges):
+        raise PairError(unreadable(header))
 
 
 def split_of(header: GgufHeader) -> Split:
@@ -222,10 +227,7 @@ def kinds_of(header: GgufHeader) -> list[int]:
     kinds = [NORMAL] * len(pieces)
     if isinstance(file_types, list):
         kinds = list(file_types)
-    control = set(ENDS)
-    for key, names in _FILL_IN_MIDDLE.items():
-        if _named_id(header, key) is None:
-            control |= names
+    control = _control_spellings(header)
     for token_id, piece in enumerate(pieces[: len(kinds)]):
         if piece in control and kinds[token_id] != UNUSED:
             kinds[token_id] = CONTROL
@@ -238,6 +240,15 @@ def kinds_of(header: GgufHeader) -> list[int]:
     _last_types.append(_Types(pieces, file_types, kinds))
     del _last_types[:-2]
     return kinds
+
+
+def _control_spellings(header: GgufHeader) -> set[str]:
+    """The pieces that are control tokens, whatever type the file gives them."""
+    spellings = set(ENDS)
+    for key, names in _FILL_IN_MIDDLE.items():
+        if _named_id(header, key) is None:
+            spellings |= names
+    return spellings
 
 
 def _without_padding(pieces: list[str], kinds: list[int], merges: object) -> int:
@@ -297,34 +308,37 @@ def can_be_saved(tokenizer: Any) -> bool:
 def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     split = split_of(header)
     vocab = _vocab(header)
-    listed: list[str] = header.values.get(MERGES, [])
-    if len(set(listed)) < len(listed):  # the first of two counts
-        listed = list(dict.fromkeys(listed))
-    merges = [_halves(merge) for merge in listed]
+    merges = _listed_merges(header)
     tokenizer = _empty_tokenizer()
     inner = tokenizer.backend_tokenizer
     steps: list[Any] = [pre_tokenizers.Split(Regex(p), "isolated") for p in split.patterns]
-    if not split.raw:
-        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
     model = None
-    if not split.raw:
-        model = _model_of(merges, vocab, split)
-    if model is None:
-        ranks = {pair: rank for rank, pair in enumerate(merges)}
-        listed_merges = ListedMerges(ranks, vocab, whole=split.ignores_merges, is_raw=split.raw)
-        steps.append(pre_tokenizers.PreTokenizer.custom(listed_merges))
-        inner.model = BPE(vocab=vocab, merges=[], ignore_merges=True, byte_fallback=split.raw)
-    else:
-        inner.model = model
-    if split.composes:
-        inner.normalizer = normalizers.NFC()
-    inner.decoder = decoders.ByteLevel()
     if split.raw:
         inner.normalizer = normalizers.Replace(" ", SPACE)
         inner.decoder = _sentence_piece_decoder(False)
+    else:
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        model = _model_of(merges, vocab, split)
+        if split.composes:
+            inner.normalizer = normalizers.NFC()
+        inner.decoder = decoders.ByteLevel()
+    if model is None:
+        ranks = {pair: rank for rank, pair in enumerate(merges)}
+        own_merges = ListedMerges(ranks, vocab, whole=split.ignores_merges, is_raw=split.raw)
+        steps.append(pre_tokenizers.PreTokenizer.custom(own_merges))
+        model = BPE(vocab=vocab, merges=[], ignore_merges=True, byte_fallback=split.raw)
+    inner.model = model
     inner.pre_tokenizer = pre_tokenizers.Sequence(steps)
     _add_special(header, tokenizer, adds_bos=split.adds_bos)
     return tokenizer
+
+
+def _listed_merges(header: GgufHeader) -> list[tuple[str, str]]:
+    """The merges of a byte-level vocabulary, each once, in their order."""
+    listed: list[str] = header.values.get(MERGES, [])
+    if len(set(listed)) < len(listed):  # the first of two counts
+        listed = list(dict.fromkeys(listed))
+    return [_halves(merge) for merge in listed]
 
 
 def _halves(merge: str) -> tuple[str, str]:
@@ -426,7 +440,6 @@ def _vocab(header: GgufHeader) -> dict[str, int]:
 def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
     """Tell a tokenizer its special tokens, and which of them begin and end a text. adds_bos:
     whether a text begins with the BOS token if the file does not say it. Raises `PairError`."""
-    values = header.values
     inner = tokenizer.backend_tokenizer
     pieces = list(pieces_of(header))
     special_pieces = [piece for piece, kind in pieces if kind in (UNKNOWN, CONTROL)]
@@ -444,6 +457,13 @@ def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
         token_id = _named_id(header, key)
         if token_id is not None:
             setattr(tokenizer, name, pieces[token_id][0])
+    _add_begin_and_end(header, tokenizer, adds_bos=adds_bos)
+
+
+def _add_begin_and_end(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
+    """Let a tokenizer begin and end texts as the file says. Raises `PairError`."""
+    values = header.values
+    pieces = values["tokenizer.ggml.tokens"]
     begins = values.get("tokenizer.ggml.add_bos_token", adds_bos)
     if header.text("tokenizer.ggml.pre") in _ALWAYS_BEGIN:
         begins = True
@@ -452,18 +472,17 @@ def _add_special(header: GgufHeader, tokenizer: Any, *, adds_bos: bool) -> None:
     special_tokens: list[tuple[str, int]] = []
     if begins is True:
         token_id = _added_id(header, "bos")
-        tokenizer.bos_token = pieces[token_id][0]
+        tokenizer.bos_token = pieces[token_id]
         template.insert(0, tokenizer.bos_token)
         special_tokens.append((tokenizer.bos_token, token_id))
     if ends is True:
         token_id = _added_id(header, "eos")
-        tokenizer.eos_token = pieces[token_id][0]
+        tokenizer.eos_token = pieces[token_id]
         template.append(tokenizer.eos_token)
         special_tokens.append((tokenizer.eos_token, token_id))
     if special_tokens:
-        inner.post_processor = processors.TemplateProcessing(
-            single=template, special_tokens=special_tokens
-        )
+        processor = processors.TemplateProcessing(single=template, special_tokens=special_tokens)
+        tokenizer.backend_tokenizer.post_processor = processor
 
 
 def _added_id(header: GgufHeader, name: str) -> int:

@@ -263,7 +263,8 @@ def _norms_of_heads(
     parent = f"{path}.".replace("_norm.", "_layernorm.")
     for head in range(tensor.shape[0]):
         name = f"{parent}norms.{head}.weight"
-        yield tensor_name, name, Weight(tensor_name, partial(_row, row=head)), tensor.shape[1:]
+        weight = Weight(tensor_name, partial(_row, row=head))
+        yield tensor_name, name, weight, tensor.shape[1:]
 
 
 def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Tensor:
@@ -281,9 +282,10 @@ def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Te
     step = max(1, PIECE // width)
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
+        blocks = np.ascontiguousarray(rows[part])
         # A large scale overflows; the result is checked below.
         with np.errstate(all="ignore"):
-            numbers[part] = torch.from_numpy(dequantize(np.ascontiguousarray(rows[part]), kind))
+            numbers[part] = torch.from_numpy(dequantize(blocks, kind))
     if not bool(torch.isfinite(numbers).all()):
         raise PairError(
             f"{header.path.name} contains weights in {name} that are not finite: download it again."
