@@ -113,7 +113,8 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
     exits = []
     for depth in _depths(layers):
         q = _softmax(model, vocab, ids, depth)
-        beta = min(1.0, torch.minimum(p, q).sum(-1).mean().item())
+        overlaps = torch.minimum(p, q).sum(-1)
+        beta = min(1.0, overlaps.mean().item())
         c = pass_cost(model, engine, depth) / whole_pass
         _, speedup = best_gamma(beta, c, extra_token, least=1, reads_again=again)
         exits.append(EarlyExit(depth, beta, c, speedup))
@@ -145,8 +146,10 @@ def _own_text(model: Any, vocab: int) -> Tensor:
     length = min(TEXT, context_length(model) or TEXT)
     ids = [torch.tensor([first_id]).to(engine.device)]
     for u in uniforms(length - 1, generator):
-        p = torch.softmax(engine.forward(ids[-1], keep=1), -1)
-        ids.append(draw(p, u.unsqueeze(0).to(p.device)).to(engine.device))
+        logits = engine.forward(ids[-1], keep=1)
+        p = torch.softmax(logits, -1)
+        next_id = draw(p, u.unsqueeze(0).to(p.device))
+        ids.append(next_id.to(engine.device))
     return torch.cat(ids)
 
 

@@ -169,18 +169,25 @@ _workers: list[tuple[Integers, threading.Event]] = []  # more are started when a
 _one_at_a_time = threading.Lock()
 
 
+def _started_worker(index: int) -> tuple[Integers, threading.Event]:
+    """Start the thread of the box at an index; returns its box, and the event that wakes it."""
+    box = _boxes[index]
+    held = threading.Event()
+    number = index + 1  # of the thread in a pass, whose caller is number 0
+    thread = threading.Thread(
+        target=_work, args=(number, box, held), name=f"passes {number}", daemon=True
+    )
+    thread.start()
+    return box, held
+
+
 @contextmanager
 def gathered(threads: int) -> Iterator[Integers]:
     """Inside the block, `threads` threads, this one among them, wait for passes and do not sleep.
     Yields the boxes of the others, for `lead`."""
     with _one_at_a_time:
         for index in range(len(_workers), threads - 1):
-            worker = _boxes[index], threading.Event()
-            name = f"passes {index + 1}"
-            threading.Thread(
-                target=_work, args=(index + 1, *worker), name=name, daemon=True
-            ).start()
-            _workers.append(worker)
+            _workers.append(_started_worker(index))
         workers = _workers[: threads - 1]
         for box, held in workers:
             box[HELD] = 1

@@ -324,7 +324,8 @@ class CompiledEngine(OwnEngine):
                 check_stop()
             block = fed_ids[begin : begin + FED]
             first = max(0, begin - skipped)
-            block_logits = logits[first : max(first, begin + len(block) - skipped)]
+            end = max(first, begin + len(block) - skipped)
+            block_logits = logits[first:end]
             plan = passes.planned(block, self.length, len(block_logits), temperature, layers)
             plan.logits = block_logits.ctypes.data
             if slots:

@@ -103,12 +103,13 @@ def is_read_in_place(model: Any) -> bool:
 
 
 def _has_fitting_sizes(model: Any, weights: Iterable[Tensor]) -> bool:
-    if not _fits(weights, model.config, model.model.layers[0].self_attn.head_dim):
+    inner = model.model
+    if not _fits(weights, model.config, inner.layers[0].self_attn.head_dim):
         return False
-    if not context_length(model) or model.model.rotary_emb.inv_freq.dtype != torch.float32:
+    if not context_length(model) or inner.rotary_emb.inv_freq.dtype != torch.float32:
         return False
-    eps = {m.variance_epsilon for m in model.modules() if "variance_epsilon" in vars(m)}
-    return len(eps) == 1
+    norms = [module for module in model.modules() if "variance_epsilon" in vars(module)]
+    return len({norm.variance_epsilon for norm in norms}) == 1
 
 
 def _suits_as_head(head: Any) -> bool:
@@ -171,7 +172,8 @@ def _trial_mark(model: Any, vocab: int) -> Path | None:
     positions = [str(rotary.inv_freq.tolist()), str(rotary.attention_scaling)]
     shape = [*sorted(kinds), str(len(model.model.layers)), str(vocab), *positions]
     facts = "\0".join([digest, sources, *shape, *versions, *processor])
-    return CODE / f"tried-{hashlib.sha256(facts.encode()).hexdigest()[:32]}"
+    facts_digest = hashlib.sha256(facts.encode()).hexdigest()[:32]
+    return CODE / f"tried-{facts_digest}"
 
 
 @torch.inference_mode()
@@ -223,7 +225,9 @@ def _same_logits(plain: StateReader, compiled: StateReader, head: Any) -> bool:
     is_compared = torch.isfinite(plain_logits)  # tokens that the head cannot draft have -inf
     problem = "head gave different logits; using torch's modules"
     tolerance = TOLERANCE if head.dtype == torch.float32 else HALF_TOLERANCE
-    return _are_close(compiled_logits[is_compared], plain_logits[is_compared], tolerance, problem)
+    compared = compiled_logits[is_compared]
+    expected = plain_logits[is_compared]
+    return _are_close(compared, expected, tolerance, problem)
 
 
 @torch.inference_mode()

@@ -300,10 +300,11 @@ def _trial_result(model: Any, vocab: int, pool: CachePool) -> str | None:
         # Tokens that are taken back must leave no trace.
         engine.forward(ids[:half], keep=1)
         engine.rollback(half - 1)
-        rest_logits = engine.forward(ids[half - 1 :], keep=count - half + 1)
+        rest = engine.forward(ids[half - 1 :], keep=count - half + 1)
     except (RuntimeError, ValueError, TypeError, AttributeError, IndexError) as error:
         return first_line(error)
-    difference = (torch.cat([first[:-1], rest_logits]) - expected).abs().max()
+    logits = torch.cat([first[:-1], rest])
+    difference = (logits - expected).abs().max()
     largest = expected.abs().max().clamp(min=1.0)
     if not difference <= TOLERANCE.get(model.dtype, HALF_TOLERANCE) * largest:
         return "it gave different logits"

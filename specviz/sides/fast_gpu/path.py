@@ -44,12 +44,14 @@ class GraphPath:
         longest = min(most, length + AHEAD) + gamma + 1
         widest = min(gamma, MAX_GRAPHED)
         if task == "draft":
-            self.engine.reserve(longest, [self._draft_key(fed, layers) for fed in FEEDS])
+            draft_keys = [self._draft_key(fed, layers) for fed in FEEDS]
+            self.engine.reserve(longest, draft_keys)
             for fed in FEEDS:
                 ids, places, draws = self._blank_inputs(fed)
                 self._step(ids, places, draws[:1], layers)
         else:
-            self.engine.reserve(longest, [self._judge_key(count) for count in range(widest + 1)])
+            judge_keys = [self._judge_key(count) for count in range(widest + 1)]
+            self.engine.reserve(longest, judge_keys)
             for count in range(widest + 1):
                 ids, places, draws = self._blank_inputs(count + 1)
                 q = torch.zeros(count, self.run.vocab, device=self.engine.device)

@@ -70,11 +70,15 @@ class HeadAttention(nn.Module):
 
     def projected(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v of x [rows, n, 2 * width]: [rows, heads, n, head_dim] each, q and k rotated."""
-        shape = (*x.shape[:-1], -1, self.head_dim)
-        q = self.q_norm(self.q_proj(x).view(shape)).transpose(1, 2)
-        k = self.k_norm(self.k_proj(x).view(shape)).transpose(1, 2)
-        q, k = apply_rotary_pos_emb(q, k, *angles)
-        return q, k, self.v_proj(x).view(shape).transpose(1, 2)
+        q = self.q_norm(self._by_heads(self.q_proj(x)))
+        k = self.k_norm(self._by_heads(self.k_proj(x)))
+        v = self._by_heads(self.v_proj(x))
+        q, k = apply_rotary_pos_emb(q.transpose(1, 2), k.transpose(1, 2), *angles)
+        return q, k, v.transpose(1, 2)
+
+    def _by_heads(self, states: Tensor) -> Tensor:
+        """States [rows, n, heads * head_dim] as [rows, n, heads, head_dim]."""
+        return states.unflatten(-1, (-1, self.head_dim))
 
 
 class HeadLayer(nn.Module):
@@ -187,9 +191,9 @@ class Head(nn.Module):
         final norm: `logits` turns them into predictions, and the next step reads them."""
         begin = int(cache.get_seq_length())
         n = len(ids)
-        residual, (q, k, v) = self.midlayer.begin(
-            self.embed(ids).unsqueeze(0), hidden.unsqueeze(0), self.angles(begin, n)
-        )
+        embeddings = self.embed(ids).unsqueeze(0)
+        states = hidden.unsqueeze(0)
+        residual, (q, k, v) = self.midlayer.begin(embeddings, states, self.angles(begin, n))
         keys, values = cache.update(k, v)  # [1, kv_heads, begin + n, head_dim]
         mask = None
         if n > 1:
@@ -237,7 +241,8 @@ class HeadEngine(StateReader):
                 self._unread = self._unread[:0]
             outputs = head.step(ids.to(self.device), hidden, self._cache)
             self._output = outputs[-1:]
-            return self._over_target_vocab(head.logits(outputs[-keep:]) / temperature)
+            logits = head.logits(outputs[-keep:]) / temperature
+            return self._over_target_vocab(logits)
 
     def rollback(self, length: int) -> None:
         self._cache.crop(length - 1 - int(self._cache.get_seq_length()))

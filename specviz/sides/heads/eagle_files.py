@@ -163,18 +163,23 @@ def _loaded(
             f"{source.shown} does not contain the weights of the EAGLE-3 head that its config.json "
             "describes: download it again, or choose another head."
         ) from error
+    _check_targets(source, head)
+    head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
+    head.embedding = embedding
+    head.name_or_path = source.name
+    return head.eval()
+
+
+def _check_targets(source: ModelSource, head: Head) -> None:
+    """Raise `PairError` unless each token of a head stands for a token of the target of its own."""
     targets = head.targets
-    in_range = bool(((targets >= 0) & (targets < config.layer.vocab_size)).all())
+    in_range = bool(((targets >= 0) & (targets < head.config.layer.vocab_size)).all())
     are_unique = len(targets.unique()) == len(targets)
     if not in_range or not are_unique:
         raise PairError(
             f"{source.shown} maps its tokens to ids outside the target's vocabulary, or several "
             "tokens to one id: download it again."
         )
-    head.rotary = LlamaRotaryEmbedding(config.layer).to(device)
-    head.embedding = embedding
-    head.name_or_path = source.name
-    return head.eval()
 
 
 def _embedding_of(target: Any, dtype: torch.dtype) -> Tensor:

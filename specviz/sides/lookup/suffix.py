@@ -111,7 +111,8 @@ class SuffixIndex:
     def after(self, context: Context, token_id: int) -> Context:
         """The longest run at the end of `context` and `token_id` that had a follower; if there is
         none, the empty run, which all ids follow."""
-        return self._followed([self._followers(run)[token_id] for run in (ROOT, *context)])
+        ends = [self._followers(run)[token_id] for run in (ROOT, *context)]
+        return self._followed(ends)
 
     def followers(self, context: Context) -> Followers:
         """The followers of a run that `context` or `after` returned."""
@@ -219,9 +220,10 @@ class SuffixDrafter(Drafter):
         drawn_from: list[Followers] = []
         for u in self._run.host.take(count).tolist():
             followers = self._index.followers(context)
-            drafted.append(followers.ids[_drawn_index(followers, u)])
+            token_id = followers.ids[_drawn_index(followers, u)]
+            drafted.append(token_id)
             drawn_from.append(followers)
-            context = self._index.after(context, drafted[-1])
+            context = self._index.after(context, token_id)
         return drafted, drawn_from
 
 
@@ -234,8 +236,9 @@ def chance_of_likeliest(size: int, followers: Followers) -> float:
 
 def _drawn_index(followers: Followers, uniform: float) -> int:
     """The index of a follower, drawn by the followers' shares."""
-    # The product is below the sum, because a draw is below 1.
-    return bisect_right(list(accumulate(followers.counts)), uniform * followers.total)
+    sums = list(accumulate(followers.counts))
+    # The product is below the last sum, because a draw is below 1.
+    return bisect_right(sums, uniform * followers.total)
 
 
 class _Shares(Sequence[Tensor]):
@@ -252,6 +255,7 @@ class _Shares(Sequence[Tensor]):
 
     def __getitem__(self, step: int) -> Tensor:  # type: ignore[override]
         followers = self._followers[step]
+        shares = torch.tensor(followers.shares, device=self._device)
         logits = torch.full((1, self._vocab), -torch.inf, device=self._device)
-        logits[0, followers.ids] = torch.tensor(followers.shares, device=self._device).log()
+        logits[0, followers.ids] = shares.log()
         return logits

@@ -119,11 +119,12 @@ class Completions(TargetServer):
 
     def _drawn_tokens(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
         """The tokens in an answer, `count` of them for each prefix."""
+        total = prefixes * count
         try:
-            tokens = [_drawn(logprobs) for logprobs in self._logprobs_of(answer, prefixes * count)]
+            tokens = [_drawn(logprobs) for logprobs in self._logprobs_of(answer, total)]
         except ANOTHER_FORM as error:
             raise self._no_logprobs() from error
-        return [tokens[begin : begin + count] for begin in range(0, prefixes * count, count)]
+        return [tokens[begin : begin + count] for begin in range(0, total, count)]
 
 
 def _is_under_top_1(drawn: Drawn) -> bool:

@@ -84,7 +84,8 @@ class DrawnPath(NumpyPath):
             q = draft.q
         self._server.append([ids[-1], *drafted])
         lengths = range(len(ids), len(ids) + len(drafted) + 1)
-        first_draws = [tokens[0] for tokens in self._server.drawn(lengths, self._wanted(drafted))]
+        answers = self._server.drawn(lengths, self._wanted(drafted))
+        first_draws = [tokens[0] for tokens in answers]
         u = self._source.numbers(len(drafted))
         p_drafted = [first_draws[i].asked[token_id] for i, token_id in enumerate(drafted)]
         accepted, last = decide_by_draws(
@@ -105,8 +106,9 @@ class DrawnPath(NumpyPath):
     def _proposals(self, first: Drawn, length: int) -> Iterator[Drawn]:
         """Endless draws from p after the first `length` tokens."""
         yield first
+        lengths = range(length, length + 1)
         for count in chain(MORE, repeat(MORE[-1])):
-            (drawn,) = self._server.drawn(range(length, length + 1), self._wanted((), count))
+            (drawn,) = self._server.drawn(lengths, self._wanted((), count))
             yield from drawn
 
     def _wanted(self, asked: Sequence[int], count: int = 1) -> Wanted:

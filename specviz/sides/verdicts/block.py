@@ -30,12 +30,15 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     passes = torch.cat([u.new_zeros(1), u < threshold]).bool()  # the first is of no draft
     accepted = (passes * counts).amax()
     position = accepted.unsqueeze(0)
-    before = torch.cat([weight.new_ones(1), weight]).index_select(0, position)
-    q_last = torch.cat([q, torch.zeros_like(p[:1])]).index_select(0, position)[0]
+    weights_before = torch.cat([weight.new_ones(1), weight])  # of each position
+    before = weights_before.index_select(0, position)
+    q_rows = torch.cat([q, torch.zeros_like(p[:1])])  # nothing was drafted at the last position
+    q_last = q_rows.index_select(0, position)[0]
     p_last = p.index_select(0, position)[0]
     residual = (before.float() * p_last - q_last).clamp_(min=0.0)
-    weights = torch.where(usable(residual.sum()), residual, p_last)
-    return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
+    distribution = torch.where(usable(residual.sum()), residual, p_last)
+    next_id = draw(distribution, uniforms(1, source)[0])
+    return torch.stack([accepted, next_id])
 
 
 def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,8 @@ def decide_typical(
     keep = is_likely & torch.isfinite(u)
     accepted = keep.long().cumprod(0).sum()
     p_last = p.index_select(0, accepted.unsqueeze(0))[0]
-    return torch.stack([accepted, draw(p_last, uniforms(1, source)[0])])
+    next_id = draw(p_last, uniforms(1, source)[0])
+    return torch.stack([accepted, next_id])
 
 
 def typical_thresholds(p: Tensor) -> Tensor:

@@ -244,7 +244,8 @@ class VllmEngine(WatchedEngine):
         turns = [asdict(message) for message in messages]
         body = {"model": self.model, "messages": turns, "add_generation_prompt": True}
         try:
-            ids = [int(token_id) for token_id in self.server.ask("/tokenize", body)["tokens"]]
+            tokenized = self.server.ask("/tokenize", body)
+            ids = [int(token_id) for token_id in tokenized["tokens"]]
             read = self.server.ask("/detokenize", {"model": self.model, "tokens": ids})
             return Rendered(ids, str(read["prompt"]))
         except ANOTHER_FORM as error:
@@ -304,22 +305,14 @@ class LlamaReader(Reader):
         self._total_before = self._total
 
     def _steps(self, chunk: dict[str, Any], at: float) -> list[Step]:
-        sent_ids = [int(token_id) for token_id in chunk["tokens"]]
         text = str(chunk["content"])
-        count = int(chunk["tokens_predicted"])
-        not_sent = max(0, count - self._count - len(sent_ids))
-        ids = [UNKNOWN_ID] * not_sent + sent_ids
-        self._count = max(count, self._count)
+        ids = self._new_ids(chunk)
         if chunk["stop"]:
             self.ended = self._reason(chunk)
         if not ids:
             return []
         timings = chunk.get("timings") or {}
-        # The counts are missing until something is drafted.
-        total = _Totals(
-            drafted=int(timings.get("draft_n", self._total.drafted)),
-            accepted=int(timings.get("draft_n_accepted", self._total.accepted)),
-        )
+        total = self._total_in(timings)
         step: object = (total, timings.get("predicted_ms"))
         if chunk["stop"] and self._step is not None:
             step = self._step  # the last chunk's time is that of the whole text
@@ -334,6 +327,21 @@ class LlamaReader(Reader):
         if len(self._tokens) > total.accepted - self._total_before.accepted:
             steps += self.rest()
         return steps
+
+    def _new_ids(self, chunk: Mapping[str, Any]) -> list[int]:
+        """The ids of the tokens since the last chunk; unknown ones for those that were not sent."""
+        sent_ids = [int(token_id) for token_id in chunk["tokens"]]
+        count = int(chunk["tokens_predicted"])
+        not_sent = max(0, count - self._count - len(sent_ids))
+        self._count = max(count, self._count)
+        return [UNKNOWN_ID] * not_sent + sent_ids
+
+    def _total_in(self, timings: Mapping[str, Any]) -> _Totals:
+        """The totals in a chunk's timings, which lack them until something is drafted."""
+        return _Totals(
+            drafted=int(timings.get("draft_n", self._total.drafted)),
+            accepted=int(timings.get("draft_n_accepted", self._total.accepted)),
+        )
 
     def _reason(self, chunk: Mapping[str, Any]) -> EndReason:
         """The end reason in this chunk."""

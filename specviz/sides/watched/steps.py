@@ -106,16 +106,25 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
         steps = _cut(tokens, counts)
     else:
         # Steps without drafts, of which n-grams have many, are not counted.
-        matches = _only_match([len(chunk.tokens) for chunk in chunks[1:]], sizes)
+        lengths = [len(chunk.tokens) for chunk in chunks[1:]]
+        matches = _only_match(lengths, sizes)
         if matches is None:
             return None
-        steps = []
-        for chunk, index in zip(chunks[1:], matches, strict=True):
-            if index is None:
-                steps.append(Step(chunk.tokens, 0, 0))
-            else:
-                steps.append(Step(chunk.tokens, counts.drafted[index], counts.accepted[index]))
+        steps = _with_counts(chunks[1:], matches, counts)
     return [Step(chunks[0].tokens, 0, 0), *steps]
+
+
+def _with_counts(
+    chunks: Sequence[Step], matches: Sequence[int | None], counts: Counts
+) -> list[Step]:
+    """The steps of chunks. matches: as `_only_match` returns them."""
+    steps = []
+    for chunk, index in zip(chunks, matches, strict=True):
+        if index is None:
+            steps.append(Step(chunk.tokens, 0, 0))
+        else:
+            steps.append(Step(chunk.tokens, counts.drafted[index], counts.accepted[index]))
+    return steps
 
 
 def _are_possible(counts: Counts) -> bool:

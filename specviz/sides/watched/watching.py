@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...base.errors import ServerError, SettingsError
 from ...base.version import __version__
-from ...core.events import SERVER, End, EndReason, Event, Header, Round, agreement_of
+from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round, agreement_of
 from ...core.lanes import BASELINE, SPECULATIVE, Lane
 from ...core.messages import Messages, checked_messages, is_conversation
 from ...core.settings import Settings
@@ -73,11 +73,17 @@ def watch(
                     break
         if name == SPECULATIVE and not is_stopped:
             counted = moved(counters_before, counters(watched.server, watched.model))
-    agreements = None
-    if alone and settings.greedy:
-        agreement = agreement_of(lanes[SPECULATIVE].emitted, lanes[BASELINE].emitted)
-        agreements = {SPECULATIVE: agreement}
-    yield End({name: lane.reason for name, lane in lanes.items()}, agreements, counted)
+    agreements = _agreements(lanes) if settings.greedy else None
+    reasons = {name: lane.reason for name, lane in lanes.items()}
+    yield End(reasons, agreements, counted)
+
+
+def _agreements(lanes: Mapping[Lane, _Lane]) -> dict[Lane, Agreement] | None:
+    """The comparison of the texts of greedy lanes; None without a baseline."""
+    if BASELINE not in lanes:
+        return None
+    agreement = agreement_of(lanes[SPECULATIVE].emitted, lanes[BASELINE].emitted)
+    return {SPECULATIVE: agreement}
 
 
 class _Question(NamedTuple):
@@ -169,7 +175,8 @@ def tells_steps(engine: WatchedEngine, settings: Settings) -> bool:
     each step. Raises `ServerError`."""
     few_tokens = replace(settings, max_new_tokens=WARM_TOKENS, stop=(), ignore_eos=True)
     reader = engine.reader(engine, few_tokens)
-    for at, chunk in engine.server.stream(engine.path, engine.question(WARM_PROMPT, few_tokens)):
+    body = engine.question(WARM_PROMPT, few_tokens)
+    for at, chunk in engine.server.stream(engine.path, body):
         reader.read(chunk, at)
     return engine.tells_steps or reader.counts is not None
 
