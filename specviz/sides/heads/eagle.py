@@ -78,7 +78,8 @@ class HeadAttention(nn.Module):
 
     def _by_heads(self, states: Tensor) -> Tensor:
         """States [rows, n, heads * head_dim] as [rows, n, heads, head_dim]."""
-        return states.unflatten(-1, (-1, self.head_dim))
+        by_heads: Tensor = states.unflatten(-1, (-1, self.head_dim))
+        return by_heads
 
 
 class HeadLayer(nn.Module):
