@@ -1,5 +1,7 @@
-"""Tiny models of every architecture as GGUF files, written from the names of llama.cpp alone: keys,
-tensors and vocabulary are those of llama.cpp's converter, each of which a test may change."""
+"""Tiny models of every architecture as GGUF files, written with llama.cpp's own names.
+
+A test may change each key, tensor and field of the vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any, NamedTuple
 
 import gguf
 import numpy as np
-from gguf_writer import _add_field, _add_tokenizer
+from gguf_writer import add_field, add_tokenizer, finish
 from numpy.typing import NDArray
 from tiny_files import tiny_tokenizer
 
@@ -24,10 +26,18 @@ CONTEXT = 512
 
 Tensors = dict[str, NDArray[np.float32]]
 Keys = dict[str, Any]
+Shapes = dict[str, tuple[int, ...]]
+
+# Modules of a layer that have a bias
+BIASES = {
+    "gpt2": ("attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down"),
+    "stablelm": ("attn_norm", "ffn_norm"),
+    "qwen2": ("attn_q", "attn_k", "attn_v"),
+}
 
 
 class Described(NamedTuple):
-    """What a file is written from: its keys, without the architecture, and its tensors."""
+    """The content of a file. keys: without the architecture."""
 
     architecture: str
     keys: Keys
@@ -35,87 +45,73 @@ class Described(NamedTuple):
 
 
 def described(architecture: str, *, layers: int = 2, seed: int = 0, **sizes: int) -> Described:
-    """A random model of an architecture. sizes: "heads", "key_heads" and "head" of a layer."""
-    random = np.random.default_rng(seed)
+    """Make a random model of an architecture. sizes: "heads", "key_heads" and "head" of a layer."""
     heads = sizes.get("heads", HEADS)
     key_heads = heads if architecture == "gpt2" else sizes.get("key_heads", KEY_HEADS)
     head = sizes.get("head", HEAD)
     has_mean = architecture in ("gpt2", "stablelm")
-
-    def matrix(rows: int, columns: int = WIDTH) -> NDArray[np.float32]:
-        return as_bf16(random.normal(0, 0.15, (rows, columns)))
-
-    def norm(width: int = WIDTH) -> NDArray[np.float32]:
-        return as_bf16(random.normal(1, 0.2, width))
-
-    def bias(width: int) -> NDArray[np.float32]:
-        return as_bf16(random.normal(0, 0.2, width))
-
     keys: Keys = {
         "context_length": CONTEXT,
         "embedding_length": WIDTH,
         "block_count": layers,
         "feed_forward_length": INNER,
         "attention.head_count": heads,
+        f"attention.layer_norm_{'' if has_mean else 'rms_'}epsilon": 1e-5,
     }
     if architecture != "gpt2":
         keys["attention.head_count_kv"] = key_heads
         keys["rope.freq_base"] = 10_000.0
     if architecture in ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"):
         keys["attention.key_length"] = keys["attention.value_length"] = head
-    keys[f"attention.layer_norm_{'' if has_mean else 'rms_'}epsilon"] = 1e-5
-    tensors: Tensors = {"token_embd.weight": matrix(VOCAB), "output_norm.weight": norm()}
+    shapes: Shapes = {"token_embd.weight": (VOCAB, WIDTH), "output_norm.weight": (WIDTH,)}
     if architecture in ("llama", "mistral", "qwen2", "qwen3", "phi3", "stablelm"):
-        tensors["output.weight"] = matrix(VOCAB)
+        shapes["output.weight"] = (VOCAB, WIDTH)
     if architecture == "gpt2":
-        tensors["position_embd.weight"] = matrix(CONTEXT)
+        shapes["position_embd.weight"] = (CONTEXT, WIDTH)
     if has_mean:
-        tensors["output_norm.bias"] = bias(WIDTH)
+        shapes["output_norm.bias"] = (WIDTH,)
+    layer = layer_shapes(architecture, heads * head, key_heads * head, head)
     for index in range(layers):
-        layer = layer_of(architecture, (heads * head, key_heads * head, head), matrix, norm, bias)
-        tensors |= {f"blk.{index}.{name}": values for name, values in layer.items()}
+        shapes |= {f"blk.{index}.{name}": shape for name, shape in layer.items()}
+    random = np.random.default_rng(seed)
+    tensors = {name: as_bf16(random_values(name, shape, random)) for name, shape in shapes.items()}
     return Described(architecture, keys, tensors)
 
 
-def layer_of(
-    architecture: str, widths: tuple[int, int, int], matrix: Any, norm: Any, bias: Any
-) -> Tensors:
-    """The tensors of one layer. widths: of the queries, of the keys, and of a head."""
-    queries, keys, head = widths
-    layer = {"attn_norm.weight": norm(), "ffn_norm.weight": norm()}
-    layer["attn_output.weight"] = matrix(WIDTH, queries)
-    layer["ffn_down.weight"] = matrix(WIDTH, INNER)
+def layer_shapes(architecture: str, queries: int, keys: int, head: int) -> Shapes:
+    """The shapes of the tensors of one layer. queries, keys, head: widths."""
+    shapes: Shapes = {
+        "attn_norm.weight": (WIDTH,),
+        "ffn_norm.weight": (WIDTH,),
+        "attn_output.weight": (WIDTH, queries),
+        "ffn_down.weight": (WIDTH, INNER),
+        "ffn_up.weight": (2 * INNER if architecture == "phi3" else INNER, WIDTH),
+    }
     if architecture in ("gpt2", "phi3"):
-        layer["attn_qkv.weight"] = matrix(queries + 2 * keys)
-        layer["ffn_up.weight"] = matrix(INNER if architecture == "gpt2" else 2 * INNER)
+        shapes["attn_qkv.weight"] = (queries + 2 * keys, WIDTH)
     else:
-        layer["attn_q.weight"] = matrix(queries)
-        layer["attn_k.weight"] = matrix(keys)
-        layer["attn_v.weight"] = matrix(keys)
-        layer["ffn_up.weight"] = matrix(INNER)
-        layer["ffn_gate.weight"] = matrix(INNER)
-    if architecture == "gpt2":
-        layer["attn_qkv.bias"] = bias(queries + 2 * keys)
-        layer["ffn_up.bias"] = bias(INNER)
-        for name in ("attn_norm", "ffn_norm", "attn_output", "ffn_down"):
-            layer[f"{name}.bias"] = bias(WIDTH)
-    if architecture == "stablelm":
-        layer |= {"attn_norm.bias": bias(WIDTH), "ffn_norm.bias": bias(WIDTH)}
-    if architecture == "qwen2":
-        layer |= {
-            "attn_q.bias": bias(queries),
-            "attn_k.bias": bias(keys),
-            "attn_v.bias": bias(keys),
-        }
+        shapes["attn_q.weight"] = (queries, WIDTH)
+        shapes["attn_k.weight"] = (keys, WIDTH)
+        shapes["attn_v.weight"] = (keys, WIDTH)
+        shapes["ffn_gate.weight"] = (INNER, WIDTH)
     if architecture in ("qwen3", "gemma3"):
-        layer |= {"attn_q_norm.weight": norm(head), "attn_k_norm.weight": norm(head)}
+        shapes |= {"attn_q_norm.weight": (head,), "attn_k_norm.weight": (head,)}
     if architecture in ("gemma2", "gemma3"):
-        layer |= {"post_attention_norm.weight": norm(), "post_ffw_norm.weight": norm()}
-    return layer
+        shapes |= {"post_attention_norm.weight": (WIDTH,), "post_ffw_norm.weight": (WIDTH,)}
+    for name in BIASES.get(architecture, ()):
+        shapes[f"{name}.bias"] = shapes[f"{name}.weight"][:1]
+    return shapes
+
+
+def random_values(name: str, shape: tuple[int, ...], random: np.random.Generator) -> NDArray[Any]:
+    """Random weights of a matrix, a norm or a bias."""
+    if len(shape) == 2:
+        return random.normal(0, 0.15, shape)
+    return random.normal(1.0 if name.endswith("norm.weight") else 0.0, 0.2, shape)
 
 
 def as_bf16(values: Any) -> NDArray[np.float32]:
-    """Numbers that bf16 holds exactly."""
+    """Truncate numbers to those of bf16."""
     bits = np.asarray(values, np.float32).view(np.uint32) & 0xFFFF0000
     return bits.view(np.float32)
 
@@ -129,7 +125,7 @@ class Piece(NamedTuple):
 
 
 def sentence_piece_fields(pieces: Sequence[Piece], **fields: Any) -> Keys:
-    """The fields of a vocabulary of SentencePiece, and others of a tokenizer by their names."""
+    """Fields of a vocabulary of SentencePiece. fields: further ones of a tokenizer, by name."""
     whole: Keys = {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
@@ -143,7 +139,7 @@ def sentence_piece_fields(pieces: Sequence[Piece], **fields: Any) -> Keys:
 
 
 def byte_pieces() -> list[Piece]:
-    """The pieces that a vocabulary of SentencePiece begins with: special ones and all bytes."""
+    """The first pieces of each vocabulary of SentencePiece: special ones and all bytes."""
     kinds = gguf.TokenType
     special = [Piece("<unk>", 0, kinds.UNKNOWN), Piece("<s>", 0, kinds.CONTROL)]
     special.append(Piece("</s>", 0, kinds.CONTROL))
@@ -151,7 +147,7 @@ def byte_pieces() -> list[Piece]:
 
 
 def write_vocabulary(path: Path, fields: Mapping[str, Any]) -> Path:
-    """Write a small model whose embeddings fit the pieces of these fields."""
+    """Write a small model with the vocabulary of these fields."""
     model = described("llama", layers=1)
     rows = len(fields["tokenizer.ggml.tokens"])
     table = np.zeros((rows, WIDTH), np.float32)
@@ -174,14 +170,17 @@ def write_described(
     kinds: Mapping[str, str] | None = None,
     split: str = "qwen2",
 ) -> Path:
-    """Write a file. keys, tensors: instead of those of the model, None leaves one out. fields:
-    others, by their whole names. kinds: of tensors that are not F32. split: how texts are cut."""
+    """Write a file.
+
+    keys, tensors: replace the model's; None leaves one out. fields: further ones, by their whole
+    names. kinds: of tensors that are not F32. split: the rule that splits texts before merges.
+    """
     writer = gguf.GGUFWriter(path, model.architecture)
     for key, value in {**model.keys, **(keys or {})}.items():
-        _add_field(writer, f"{model.architecture}.{key}", value)
-    _add_tokenizer(writer, vocabulary(), VOCAB, split)
+        add_field(writer, f"{model.architecture}.{key}", value)
+    add_tokenizer(writer, vocabulary(), VOCAB, split)
     for key, value in (fields or {}).items():
-        _add_field(writer, key, value)
+        add_field(writer, key, value)
     for name, values in {**model.tensors, **(tensors or {})}.items():
         if values is None:
             continue
@@ -191,8 +190,5 @@ def write_described(
         else:
             as_type = gguf.GGMLQuantizationType[kind]
             writer.add_tensor(name, gguf.quants.quantize(values, as_type), raw_dtype=as_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path

@@ -1,7 +1,6 @@
-"""llama.cpp as an oracle for many small files: one process for all of them, from the wheel
-`xllamacpp`. It says which file it refuses, what comes next after some ids, and how it cuts a text.
+"""llama.cpp as an oracle about many small files, in one process, from the wheel `xllamacpp`.
 
-    python llama_oracle.py    reads a question a line, as JSON, and writes an answer a line
+python llama_oracle.py    reads a question per line, as JSON, and writes an answer per line
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from select import select
 from typing import Any
 
 import pytest
+from llama_server import CONTEXT, parameters
 
-CONTEXT = 512  # tokens
 TIMEOUT = 20.0  # seconds for an answer
 
 
 class LlamaOracle:
-    """Asks a process with llama.cpp, which is started again if a file makes it end."""
+    """Asks a process with llama.cpp, which is started again if a file ends it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
     def log_probabilities(self, path: Path, ids: Sequence[int], context: int = CONTEXT) -> Any:
-        """Of each next token after `ids`, by its id; None if the file is refused."""
+        """Log-probabilities of the token after `ids`, by id; None if the file is refused."""
         return self._ask(file=str(path), ids=[*ids], context=context).get("next")
 
     def tokens(self, path: Path, text: str, *, add_special: bool = False) -> list[int] | None:
-        """The ids of a text; None if the file is refused."""
+        """Tokenize a text; None if the file is refused."""
         return self._ask(file=str(path), text=text, add_special=add_special).get("tokens")
 
     def _ask(self, **question: Any) -> dict[str, Any]:
@@ -68,7 +67,7 @@ class LlamaOracle:
 
 @contextmanager
 def llama_oracle() -> Iterator[LlamaOracle]:
-    """An oracle that ends with the block."""
+    """Start an oracle that ends with the block."""
     oracle = LlamaOracle()
     try:
         yield oracle
@@ -78,7 +77,7 @@ def llama_oracle() -> Iterator[LlamaOracle]:
 
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[LlamaOracle]:
-    """llama.cpp for the files of a session."""
+    """llama.cpp for all files of a session."""
     if find_spec("xllamacpp") is None:
         pytest.skip("xllamacpp is not installed, which holds llama.cpp")
     with llama_oracle() as started:
@@ -86,19 +85,15 @@ def oracle() -> Iterator[LlamaOracle]:
 
 
 def answer(question: dict[str, Any], servers: dict[Any, Any], client: Any) -> dict[str, Any]:
-    """What llama.cpp says, of a file that it keeps open: to close one waits for its clients."""
+    """Ask llama.cpp about a file, which stays open: closing one would wait for its clients."""
     import xllamacpp as engine
 
     context = question.get("context", CONTEXT)
     key = question["file"], os.stat(question["file"]).st_mtime_ns, context
     if key not in servers:
-        params = engine.CommonParams()
-        params.model.path = question["file"]
-        params.n_ctx, params.warmup, params.fit_params = context, False, False
-        params.cache_type_k = params.cache_type_v = engine.ggml_type.GGML_TYPE_F32
+        params = parameters(question["file"], context)
         # Its attention in one piece rounds to fp16.
         params.flash_attn_type = engine.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
         try:
             servers[key] = engine.Server(params)
         except RuntimeError:

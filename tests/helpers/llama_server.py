@@ -1,10 +1,10 @@
-"""llama.cpp's own server on this machine, serving the built-in pair: a real engine for tests.
+"""llama.cpp's own server on this machine with the built-in pair: a real engine for tests.
 
-The wheel `xllamacpp` holds it. It runs in a process of its own, which may be killed:
+It comes with the wheel `xllamacpp`, and runs in a process of its own, which may be killed:
 
     python llama_server.py TARGET.gguf [DRAFT.gguf [unused]]
 
-It prints its address, and ends with its input.
+The process prints its address, and ends with its input.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROMPT = "Once upon a time"
 
 @dataclass(frozen=True)
 class LlamaServer:
-    """A running server. url: of its OpenAI interface; its own addresses lie beside /v1.
+    """A running server. url: of its OpenAI interface; its own addresses are beside /v1.
 
     software: the wheel's version, since the server's own build number is unset.
     """
@@ -44,10 +44,10 @@ class LlamaServer:
 def llama_server(
     target: Path, draft: Path | None = None, *, unused: bool = False
 ) -> Iterator[LlamaServer]:
-    """A server of one GGUF file, alone or speculating with the draft in another one.
+    """Run a server of one GGUF file, alone or with the draft in another one.
 
-    Weights and cache are what the files hold, so fp32 files make an fp32 engine. unused: the draft
-    is loaded, and its settings let it never draft.
+    Weights and cache have the precision of the files: fp32 files make an fp32 engine. unused: the
+    draft is loaded, but never drafts.
     """
     arguments = [str(one) for one in (target, draft) if one is not None]
     if unused:
@@ -83,10 +83,11 @@ def gguf_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def llama_cpp(gguf_pair: tuple[Path, Path]) -> Iterator[Callable[..., LlamaServer]]:
-    """Call it for a server of the built-in target that lasts for the session; with
-    `draft=True` it speculates by itself, up to `GAMMA` tokens in a round. `slow=True` lets the
-    target draft for itself, which costs more than it saves; `unused=True` loads a draft that never
-    drafts."""
+    """A function that returns a server of the built-in target, which lasts for the session.
+
+    draft: it speculates, up to `GAMMA` tokens in a round. slow: the target drafts for itself, which
+    costs more than it saves. unused: it loads a draft that never drafts.
+    """
     running: dict[tuple[bool, bool, bool], LlamaServer] = {}
     with ExitStack() as stack:
 
@@ -106,25 +107,35 @@ def serve(target: str, draft: str | None = None, use: str = "used") -> None:
     """Run a server in this process until its input ends."""
     import xllamacpp as engine
 
-    params = engine.CommonParams()
-    params.model.path, params.model_alias = target, {MODEL}
-    params.n_ctx, params.warmup, params.fit_params = CONTEXT, False, False
+    params = parameters(target)
+    params.model_alias = {MODEL}
     params.endpoint_metrics = params.endpoint_props = True
-    _in_fp32(params)
     if draft is not None:
         speculation = params.speculative
         speculation.types = [engine.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
-        speculation.draft.mparams.path, speculation.draft.n_max = draft, GAMMA
-        speculation.draft.cpuparams.n_threads = 1
+        speculation.draft.mparams.path = draft
+        speculation.draft.n_max = GAMMA
         if use == "unused":
             speculation.draft.p_min = 2.0  # no token is that likely
-        _in_fp32(speculation.draft)
+        _run_in_fp32(speculation.draft)
     server = engine.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()
 
 
-def _in_fp32(params: Any) -> None:
+def parameters(path: str, context: int = CONTEXT) -> Any:
+    """Make llama.cpp's parameters for a file, with an fp32 cache and one thread."""
+    import xllamacpp as engine
+
+    params = engine.CommonParams()
+    params.model.path = path
+    params.n_ctx = context
+    params.warmup = params.fit_params = False
+    _run_in_fp32(params)
+    return params
+
+
+def _run_in_fp32(params: Any) -> None:
     import xllamacpp as engine
 
     params.cache_type_k = params.cache_type_v = engine.ggml_type.GGML_TYPE_F32

@@ -55,7 +55,7 @@ OF_LLAMA_CPP: dict[str, tuple[str, str, Any]] = {
 
 
 def exchange(root: str, method: str, path: str, body: Any) -> dict[str, Any]:
-    """A question and what came back: a JSON value, or all chunks of a stream."""
+    """Send a request, and return it with its answer: a JSON value, or all chunks of a stream."""
     asked = body if body is None else {"model": MODEL, **body}
     answer = httpx.request(method, root + path, json=asked, timeout=120)
     if asked is not None and asked.get("stream"):
@@ -68,7 +68,7 @@ def exchange(root: str, method: str, path: str, body: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value without what says something of the machine or the moment only."""
+    """Remove values that depend on the machine or the moment."""
     if isinstance(value, list):
         return [plain(one) for one in value]
     if not isinstance(value, dict):
@@ -77,13 +77,13 @@ def plain(value: Any) -> Any:
 
 
 def record(url: str, questions: dict[str, tuple[str, str, Any]]) -> dict[str, Any]:
-    """What a server answers to all of `questions`."""
+    """Send all `questions` to a server."""
     root = url.removesuffix("/v1")
     return {name: exchange(root, *question) for name, question in questions.items()}
 
 
 def save(engine: str, software: str, flags: str, exchanges: dict[str, Any]) -> None:
-    """Write one file of `RECORDED`, the same bytes for the same answers."""
+    """Write one file of `RECORDED`; the same answers give the same bytes."""
     RECORDED.mkdir(exist_ok=True)
     lines = [f'"software": {json.dumps(software)}', f'"flags": {json.dumps(flags)}']
     lines += [f"{json.dumps(name)}: {json.dumps(one)}" for name, one in exchanges.items()]
@@ -91,7 +91,7 @@ def save(engine: str, software: str, flags: str, exchanges: dict[str, Any]) -> N
 
 
 def recorded(engine: str) -> dict[str, Any]:
-    """The exchanges in a file of `RECORDED` by name, with "software" and "flags"."""
+    """Read a file of `RECORDED`: exchanges by name, with "software" and "flags"."""
     found: dict[str, Any] = json.loads((RECORDED / f"{engine}.json").read_text("utf-8"))
     return found
 

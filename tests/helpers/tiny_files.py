@@ -1,5 +1,6 @@
 """Tiny models as GGUF files of every architecture and kind, each with the model of transformers
-that has the same numbers in fp32."""
+that has the same numbers in fp32.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from gguf_writer import write_packed
-from toy_models import byte_level
+from gguf_writer import write_model
+from toy_models import byte_level, generated
 
 KINDS = (
     *("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"),
@@ -61,7 +62,7 @@ class TinyFile(NamedTuple):
 
 
 def tiny_model(architecture: str = "llama", *, seed: int = 0, **config: Any) -> Any:
-    """A random model whose norms and biases matter, with rows for padding."""
+    """Make a random model whose norms and biases matter, with rows for padding."""
     torch.manual_seed(seed)
     kind: Any = (CONFIGS | UNPACKED)[architecture]
     values = {"vocab_size": PADDED, **SIZES, **config}
@@ -76,7 +77,7 @@ def tiny_model(architecture: str = "llama", *, seed: int = 0, **config: Any) -> 
 
 
 def tiny_tokenizer(special: Sequence[str] = SPECIAL, size: int = VOCAB) -> Any:
-    """A byte-level BPE as the published ones of Qwen2 are made."""
+    """Make a byte-level BPE like the published ones of Qwen2."""
     trained = byte_level(size, special=special)
     merges = json.loads(trained.backend_tokenizer.to_str())["model"]["merges"]
     tokenizer = transformers.Qwen2Tokenizer(
@@ -99,26 +100,15 @@ def tiny_file(
     **config: Any,
 ) -> TinyFile:
     """Write a random model of an architecture, with all matrices of a kind. writing: further
-    arguments of `write_packed`."""
+    arguments of `write_model`."""
     model = tiny_model(architecture, seed=seed, **config)
     path = folder / f"{name}.gguf"
     tokenizer = tokenizer or tiny_tokenizer()
-    write_packed(model, tokenizer, path, kind, split=split, seed=seed, **(writing or {}))
+    write_model(model, tokenizer, path, kind, split=split, seed=seed, **(writing or {}))
     return TinyFile(path, model)
 
 
 def greedy_ids(model: Any, prompt: Sequence[int], count: int, vocab: int) -> list[int]:
-    """The ids that `generate()` of transformers adds to a prompt, without padding of the
-    vocabulary, and through ends of text."""
-    ids = torch.tensor([list(prompt)])
+    """Generate ids with transformers, without padding of the vocabulary, and past ends of text."""
     padding = list(range(vocab, model.config.vocab_size))
-    out = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        do_sample=False,
-        max_new_tokens=count,
-        pad_token_id=0,
-        eos_token_id=None,
-        suppress_tokens=padding or None,
-    )
-    return out[0, len(prompt) :].tolist()
+    return generated(model, prompt, count, eos_token_id=None, suppress_tokens=padding or None)

@@ -1,8 +1,9 @@
-"""Tiny models and tokenizers for tests, and functions that read the rounds of their runs."""
+"""Tiny models and tokenizers for tests, and readers of the rounds of their runs."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -110,13 +111,13 @@ class MiniLM(PreTrainedModel, GenerationMixin):
 
 
 def mini(vocab: int = 5, *, seed: int = 0, **config: Any) -> MiniLM:
-    """A `MiniLM` with random weights."""
+    """Make a `MiniLM` with random weights."""
     torch.manual_seed(seed)
     return MiniLM(MiniConfig(vocab_size=vocab, **config)).eval()
 
 
 def llama(vocab: int = 5, *, seed: int = 0, **config: Any) -> LlamaForCausalLM:
-    """A random Llama. Its weights vary so much that two seeds disagree about most tokens."""
+    """Make a random Llama. Its weights vary so much that two seeds disagree about most tokens."""
     torch.manual_seed(seed)
     defaults = dict(
         hidden_size=32,
@@ -135,7 +136,7 @@ def llama(vocab: int = 5, *, seed: int = 0, **config: Any) -> LlamaForCausalLM:
 
 
 def relative(model: Any, *, noise: float, seed: int = 0) -> Any:
-    """A copy of `model` with noise on every weight: a draft that often agrees with `model`.
+    """Copy `model` with noise on every weight: a draft that often agrees with `model`.
 
     noise: in standard deviations of each weight tensor.
     """
@@ -151,9 +152,9 @@ def relative(model: Any, *, noise: float, seed: int = 0) -> Any:
 
 
 def scripted(tokens: Sequence[int], vocab: int, *, seed: int = 0) -> MiniLM:
-    """A Markov chain whose greedy continuation of `tokens[0]` is the rest of `tokens`.
+    """Make a Markov chain whose greedy continuation of `tokens[0]` is the rest of `tokens`.
 
-    The ids must differ from each other. After the last of them the text is random.
+    The ids must differ from each other. The text after the last one is random.
     """
     model = mini(vocab, seed=seed, hidden_size=vocab, decay=0.0)
     with torch.no_grad():
@@ -164,18 +165,15 @@ def scripted(tokens: Sequence[int], vocab: int, *, seed: int = 0) -> MiniLM:
 
 
 def words(count: int) -> PreTrainedTokenizerFast:
-    """A tokenizer of the words "w0", "w1" and so on, with ids in that order."""
-    vocab = {f"w{i}": i for i in range(count)}
-    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    """Make a tokenizer of the words "w0", "w1" and so on, with ids in that order."""
+    return tokenizer_of({f"w{i}": i for i in range(count)})
 
 
 def tokenizer_of(vocab: dict[str, int]) -> PreTrainedTokenizerFast:
-    """A tokenizer with these words and ids."""
-    return PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel(vocab, unk_token="w0"))
-    )
+    """Make a tokenizer with these words and ids."""
+    tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
 CORPUS = [
@@ -189,7 +187,7 @@ CORPUS = [
 def byte_level(
     size: int = 300, *, special: Sequence[str] = (), corpus: Sequence[str] = CORPUS
 ) -> PreTrainedTokenizerFast:
-    """A byte-level BPE, which may split characters outside ASCII over several tokens."""
+    """Make a byte-level BPE, which may split characters outside ASCII over several tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -204,7 +202,7 @@ def byte_level(
 
 
 def metaspace() -> PreTrainedTokenizerFast:
-    """A BPE in sentencepiece's style: "▁" for a space, single bytes for unknown characters."""
+    """Make a BPE like SentencePiece's: "▁" for a space, single bytes for unknown characters."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Sequence(
@@ -219,37 +217,30 @@ def metaspace() -> PreTrainedTokenizerFast:
     trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=special, show_progress=False)
     tokenizer.train_from_iterator([text for text in CORPUS if text.isascii()], trainer)
     # The bytes must be ordinary pieces, because the decoder does not join special ones.
-    plain = Tokenizer(
-        models.BPE(vocab=tokenizer.get_vocab(), merges=_merges(tokenizer), byte_fallback=True)
-    )
-    plain.pre_tokenizer, plain.decoder = tokenizer.pre_tokenizer, tokenizer.decoder
-    return PreTrainedTokenizerFast(tokenizer_object=plain)
-
-
-def _merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
-    import json
-
-    return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+    trained = json.loads(tokenizer.to_str())
+    trained["added_tokens"] = []
+    trained["model"]["unk_token"] = None
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(trained)))
 
 
 def pair_of(target: Any, draft: Any = None, *, tokenizer: Any = None, **fields: Any) -> Pair:
-    """A pair over the words of the target's vocabulary, unless a tokenizer is given."""
+    """Make a pair over the words of the target's vocabulary, unless a tokenizer is given."""
     vocab = target.config.get_text_config().vocab_size
     return Pair(target=target, draft=draft, tokenizer=tokenizer or words(vocab), **fields)
 
 
 def emitted_ids(rounds: Iterable[Round]) -> list[int]:
-    """The ids that these rounds emitted."""
+    """Collect the ids that these rounds emitted."""
     return [token.id for r in rounds for token in r.emitted]
 
 
 def emitted_text(rounds: Iterable[Round]) -> str:
-    """The text that these rounds emitted."""
+    """Join the text that these rounds emitted."""
     return "".join(token.text for r in rounds for token in r.emitted)
 
 
-def generated(model: Any, prompt: Sequence[int], count: int) -> list[int]:
-    """The ids that transformers' greedy `generate` adds to `prompt`."""
+def generated(model: Any, prompt: Sequence[int], count: int, **options: Any) -> list[int]:
+    """Generate the ids after `prompt` greedily with transformers."""
     ids = torch.tensor([list(prompt)])
     out = model.generate(
         ids,
@@ -257,12 +248,13 @@ def generated(model: Any, prompt: Sequence[int], count: int) -> list[int]:
         do_sample=False,
         max_new_tokens=count,
         pad_token_id=0,
+        **options,
     )
     return out[0, len(prompt) :].tolist()
 
 
 def next_logits(engine: Engine, ids: Sequence[int]) -> Tensor:
-    """The engine's logits after `ids`, [vocab]; its cache is restored."""
+    """Compute the engine's logits after `ids`, [vocab]; its cache is restored."""
     before = engine.length
     logits = engine.forward(torch.tensor(ids[before:]), keep=1)[0]
     engine.rollback(before)
@@ -272,26 +264,24 @@ def next_logits(engine: Engine, ids: Sequence[int]) -> Tensor:
 def finish(
     pair: Pair, prompt: Sequence[int], settings: Settings, lane: Lane = "speculative"
 ) -> tuple[list[Round], EndReason]:
-    """All rounds of a lane, and why it ended."""
-    events = decode(pair, pair.encode(list(prompt)), settings, lane)
+    """Run a lane; returns its rounds and the reason of its end."""
+    events: Any = decode(pair, pair.encode(list(prompt)), settings, lane)
     next(events)  # the seconds of the prefill
     rounds: list[Round] = []
     while True:
         try:
-            event = next(events)
+            rounds.append(next(events))
         except StopIteration as stop:
             return rounds, stop.value
-        assert isinstance(event, Round)
-        rounds.append(event)
 
 
 def outcome_counts(rounds: Iterable[Round]) -> Counter[str]:
-    """The number of drafted tokens by outcome."""
+    """Count drafted tokens by outcome."""
     return Counter(token.outcome for r in rounds for token in r.drafted)
 
 
 def outcomes(r: Round) -> str:
-    """The outcomes of the drafted and, after a dash, of the emitted tokens; one letter for each."""
+    """Write the outcomes of drafted tokens, a dash, and those of emitted tokens, a letter each."""
     return "-".join("".join(t.outcome[0] for t in tokens) for tokens in (r.drafted, r.emitted))
 
 
@@ -299,7 +289,7 @@ Load: TypeAlias = "Callable[[int], float]"
 
 
 class VirtualTime:
-    """A clock that only passes of the models advance, so that a test knows every time in advance.
+    """A clock that only passes of the models advance, so every time is known in advance.
 
     Use it as `monkeypatch.setattr("specviz.core.clock.time", virtual_time)`.
     """
@@ -313,8 +303,10 @@ class VirtualTime:
     def charge(
         self, model: Any, seconds: float, *, first: float = 0.0, load: Load = lambda passes: 1.0
     ) -> Any:
-        """`model`, whose passes take `seconds`, and the first pass `first` more. load: by how much
-        something else delays a pass, as a factor, from the number of those before it."""
+        """Make passes of `model` take `seconds`, the first one `first` more; returns `model`.
+
+        load: a factor by which other programs delay a pass, from the number of earlier passes.
+        """
         extra = [first]
         passes = itertools.count()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from gguf_writer import write_packed
+from gguf_writer import write_model
 from tiny_files import SPECIAL, tiny_file, tiny_model, tiny_tokenizer
 
 pytest.importorskip("numba")
@@ -90,7 +90,7 @@ def test_an_output_layer_that_is_stored_apart_though_tied_counts_once(
     model = tiny_model(tie_word_embeddings=False)
     with torch.no_grad():
         model.get_output_embeddings().weight.copy_(model.get_input_embeddings().weight)
-    write_packed(model, tiny_tokenizer(), tmp_path / "model.gguf", "Q8_0")
+    write_model(model, tiny_tokenizer(), tmp_path / "model.gguf", "Q8_0")
     names = f"{tmp_path / 'model.gguf'}+none"
     assert by_headers(monkeypatch, names) == without_headers(monkeypatch, names)
 

@@ -21,7 +21,7 @@ from fake_hub import COMMIT, fake_hub, use_hub, use_no_proxy
 from fake_index import PARTS, write_wheels
 from fetched_pair import fetched_files
 from filelock import FileLock
-from gguf_writer import write_gguf
+from gguf_writer import write_model
 from huggingface_hub import constants
 from sentences import Sentences
 from waiting import until
@@ -412,7 +412,7 @@ def test_loading_fetches_what_is_missing_where_the_hub_answers(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sentences: Sentences
 ) -> None:
     builtin = load_pair(BUILTIN)
-    write_gguf(builtin.draft, builtin.tokenizer, tmp_path / "small.gguf")
+    write_model(builtin.draft, builtin.tokenizer, tmp_path / "small.gguf")
     content = (tmp_path / "small.gguf").read_bytes()
     row = machine.list_row(packed_row("toy", content, content))
     publish(machine, row, content, content)

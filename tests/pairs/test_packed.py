@@ -19,7 +19,7 @@ from toy_models import emitted_ids
 pytest.importorskip("gguf", reason="the package gguf is not installed")
 pytest.importorskip("numba", reason="numba is not installed, which compiles passes")
 
-from gguf_writer import write_packed
+from gguf_writer import write_model
 from tiny_files import (
     CONFIGS,
     KINDS,
@@ -225,7 +225,7 @@ def test_an_output_layer_that_is_stored_apart_though_tied_counts_once(
         with torch.no_grad():
             head.copy_(table)
     path = tmp_path / "model.gguf"
-    write_packed(model, tiny_tokenizer(), path, "Q8_0")
+    write_model(model, tiny_tokenizer(), path, "Q8_0")
     counted = sum(weight.numel() for weight in model.parameters())
     found = parameter_count(load_pair(f"{path}+none").target)
     assert found == counted - is_tied * head.numel()
@@ -236,7 +236,7 @@ def test_unpacking_and_arithmetic_have_their_price(
 ) -> None:
     model = tiny_model(tie_word_embeddings=False)
     path = tmp_path / "model.gguf"
-    write_packed(model, tiny_tokenizer(), path, "Q4_0")
+    write_model(model, tiny_tokenizer(), path, "Q4_0")
     packed = load_pair(f"{path}+none", products="fp32").target
     plain = load_pair(f"{path}+none", dtype="bfloat16").target
     integer = load_pair(f"{path}+none").target
@@ -276,7 +276,7 @@ def test_every_control_piece_that_is_spelled_like_an_end_ends_a_text(
         rows = [written[place], end_id]
         model.lm_head.weight[rows] = model.lm_head.weight[rows[::-1]]
     path = tmp_path / "model.gguf"
-    write_packed(model, tokenizer, path, "F32", split="qwen2")
+    write_model(model, tokenizer, path, "F32", split="qwen2")
     pair = load_pair(f"{path}+none")
     assert pair.eos_ids == known
     assert emitted_ids(baseline(pair, prompt, Settings(max_new_tokens=COUNT))) == [
