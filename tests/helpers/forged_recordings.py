@@ -1,78 +1,250 @@
-"""Recordings of the page, each made to look better or other than it was by a small edit.
+"""Recordings of the page, each edited so that its run looks better or different.
 
-EDITED: name: (recording, edit). Each is refused, or is not what a second run gives.
+EDITED: name: (recording, edit). Each is refused, or differs from a rerun.
 """
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import orjson
-from forgeries import (
-    JUDGED,
-    REASONS,
-    SETTINGS,
-    Edit,
-    accepted_late,
-    all_kept,
-    call_it_a_bonus,
-    called_greedy,
-    called_sampled,
-    called_sampled_without_traces,
-    corrected_as_rejected,
-    corrected_below,
-    corrected_to,
-    cut_by,
-    cut_to,
-    cut_to_fit,
-    ended_by_a_common_token,
-    every,
-    first,
-    halves,
-    list_cut_short,
-    listed_twice,
-    negative_time,
-    one,
-    ours,
-    parted,
-    parted_nowhere,
-    past_the_context,
-    refused,
-    rejected_called_accepted,
-    rejections_dropped,
-    residual_changed,
-    rounds_merged,
-    rounds_with_drafts_merged,
-    tokens,
-    without,
-)
-from malformed_recordings import part, put, token
+from filed import emitted
+from filed import tokens as tokens_of
+from malformed_recordings import SETTINGS, Edit, Values, part, put, shift, token
 from places import ROOT
 
 from specviz.runs.trace import digest_of
 
 SAMPLED, GREEDY, LOSES = "easy", "repetitive", "loses"
+REASONS = part("end", "reasons")
+AGREEMENT = part("end", "lanes", "speculative")
+JUDGED = ("accepted", "rejected")
 
 
-@cache
-def recording(name: str) -> bytes:
-    """The JSON of a recording of the built-in pair that was made for these tests."""
-    return gzip.decompress(path_of(name).read_bytes())
+def ours(data: Values) -> list[Values]:
+    return [r for r in data["rounds"] if r["lane"] == "speculative"]
 
 
-def path_of(name: str) -> Path:
-    return ROOT / "tests" / "runs" / "recorded" / f"{name}.json.gz"
+def alone(data: Values) -> list[Values]:
+    return [r for r in data["rounds"] if r["lane"] == "baseline"]
 
 
-def edited(name: str) -> bytes:
-    """The JSON of a recording after an edit, with a digest that fits it."""
-    original, edit = EDITED[name]
-    data = orjson.loads(recording(original))
-    edit(data)
-    assert data != orjson.loads(recording(original)), "the edit changes nothing"
-    return orjson.dumps({**data, "digest": digest_of(data)})
+def tokens(data: Values, *outcomes: str) -> Iterator[Values]:
+    """Yield all tokens with one of these outcomes."""
+    for r in data["rounds"]:
+        yield from (t for t in tokens_of(r) if t["outcome"] in outcomes)
+
+
+def first(data: Values, outcome: str, where: Callable[[Values], bool] = lambda t: True) -> Values:
+    return next(t for t in tokens(data, outcome) if where(t))
+
+
+def refused(data: Values) -> Values:
+    """A round in the middle of its lane with a rejected token and ignored ones after it."""
+    return next(r for r in ours(data)[3:] if r["drafted"][-1]["outcome"] == "ignored")
+
+
+def all_kept(data: Values) -> Values:
+    """A round in the middle of its lane whose drafts were all accepted."""
+    return next(r for r in ours(data)[3:] if r["drafted"] and r["last"]["outcome"] == "bonus")
+
+
+def without(r: Values, *outcomes: str) -> None:
+    r["drafted"] = [t for t in r["drafted"] if t["outcome"] not in outcomes]
+
+
+def call_it_a_bonus(r: Values) -> None:
+    for field in ("q", "top_q", "top_residual", "soft_q"):
+        r["last"].pop(field, None)
+    r["last"]["outcome"] = "bonus"
+
+
+def rejections_dropped(data: Values) -> None:
+    for r in ours(data):
+        if r["last"] and r["last"]["outcome"] == "corrected":
+            without(r, "rejected", "ignored")
+            call_it_a_bonus(r)
+
+
+def rejected_called_accepted(data: Values) -> None:
+    """Claim that a rejected last draft and the token after it were kept."""
+    r = next(r for r in ours(data) if r["drafted"] and r["drafted"][-1]["outcome"] == "rejected")
+    kept = r["drafted"][-1]
+    kept |= {"outcome": "accepted", "p": kept["q"], "u": 0.0}
+    kept.pop("top_residual")
+    call_it_a_bonus(r)
+    # The lane must not have more tokens than were asked for.
+    remove(data, ours(data)[-1])
+    REASONS(data)["speculative"] = "stopped"
+
+
+def rounds_merged(data: Values) -> None:
+    one, two = alone(data)[4:6]
+    one |= {"drafted": [{**one["last"], "outcome": "accepted"}], "last": two["last"]}
+    remove(data, two)
+
+
+def rounds_with_drafts_merged(data: Values) -> None:
+    """Merge two rounds into one, in which everything was accepted."""
+    one = all_kept(data)
+    two = ours(data)[ours(data).index(one) + 1]
+    one["drafted"] += [{**one["last"], "outcome": "accepted"}, *two["drafted"]]
+    one["last"] = two["last"]
+    remove(data, two)
+
+
+def remove(data: Values, gone: Values) -> None:
+    """Remove a round, and renumber the later ones of its lane."""
+    data["rounds"].remove(gone)
+    for r in data["rounds"]:
+        if r["lane"] == gone["lane"] and r["index"] > gone["index"]:
+            r["index"] -= 1
+
+
+def every(field: str, value: Any, *outcomes: str) -> Edit:
+    def edit(data: Values) -> None:
+        for t in tokens(data, *outcomes):
+            t[field] = value
+
+    return edit
+
+
+def one(outcome: str, field: str, value: Any, where: Any = lambda t: True) -> Edit:
+    return lambda data: first(data, outcome, where).__setitem__(field, value)
+
+
+def halves(data: Values) -> None:
+    for t in tokens(data, "accepted", "rejected", "corrected", "bonus"):
+        t["p"] = 0.5
+        if "q" in t:
+            t["q"] = 0.5
+
+
+def called_greedy(data: Values) -> None:
+    """Claim temperature 0 of a sampled run, with its probabilities as those of the softmax."""
+    SETTINGS(data)["temperature"] = 0.0
+    for r in data["rounds"]:
+        for t in tokens_of(r):
+            t |= {f"soft_{field}": t[field] for field in "pq" if field in t}
+    data["end"]["lanes"] = {"speculative": {"identical": True, "compared": 128, "divergence": None}}
+
+
+def called_sampled(data: Values, *fields: str) -> None:
+    """Claim that a greedy run was sampled. fields: of tokens, which are removed."""
+    SETTINGS(data)["temperature"] = 1.0
+    del data["end"]["lanes"]
+    for r in data["rounds"]:
+        for t in tokens_of(r):
+            for field in fields:
+                t.pop(field, None)
+
+
+def cut_to_fit(data: Values) -> None:
+    """Cut both lanes after a rejection, and ask for that length: a real last round would draft
+    less."""
+    kept, count = [], 0
+    for r in ours(data):
+        kept.append(r)
+        count += len(emitted(r))
+        if len(kept) >= 8 and r["last"]["outcome"] == "corrected":
+            break
+    data["rounds"] = sorted([*kept, *alone(data)[:count]], key=lambda r: r["clock"])
+    SETTINGS(data)["max_new_tokens"] = count
+
+
+def cut_by(reason: str, *stop: str) -> Edit:
+    """Cut the run, with another reason."""
+
+    def edit(data: Values) -> None:
+        data["rounds"] = data["rounds"][:90]
+        REASONS(data).update(dict.fromkeys(REASONS(data), reason))
+        SETTINGS(data)["stop"] = list(stop)
+
+    return edit
+
+
+def corrected_to(**values: Any) -> Edit:
+    return lambda data: refused(data)["last"].update(values)
+
+
+def corrected_as_rejected(data: Values) -> None:
+    r = refused(data)
+    gone = next(t for t in r["drafted"] if t["outcome"] == "rejected")
+    r["last"] |= {"id": gone["id"], "p": gone["p"], "q": gone["q"]}
+
+
+def corrected_below(data: Values) -> None:
+    """Correct to a token that has more of q than of p."""
+    r = next(r for r in ours(data) if _wanted_less(r))
+    r["last"] |= _wanted_less(r)
+
+
+def _wanted_less(r: Values) -> Values:
+    own = r["last"]
+    if own is None or own["outcome"] != "corrected":
+        return {}
+    q = {c["id"]: c["probability"] for c in own["top_q"]}
+    gone = next(t["id"] for t in r["drafted"] if t["outcome"] == "rejected")
+    for choice in own["top_p"]:
+        i, p = choice["id"], choice["probability"]
+        if i != gone and q.get(i, 0.0) > p:
+            return {"id": i, "p": p, "q": q[i]}
+    return {}
+
+
+def residual_changed(data: Values) -> None:
+    r = next(r for r in ours(data) if len((r["last"] or {}).get("top_residual", ())) == 5)
+    gone = next(t for t in r["drafted"] if t["outcome"] == "rejected")
+    even = [{**choice, "probability": 0.01} for choice in gone["top_residual"]]
+    gone["top_residual"] = r["last"]["top_residual"] = even
+
+
+def listed_twice(data: Values) -> None:
+    top = first(data, "bonus", lambda t: len(t["top_p"]) > 1)["top_p"]
+    top[1]["id"] = top[0]["id"]
+
+
+def list_cut_short(data: Values) -> None:
+    t = first(data, "bonus", lambda t: len(t["top_p"]) == 5 and t["top_p"][0]["id"] == t["id"])
+    t["top_p"] = t["top_p"][:1]
+    t["top_p"][0]["probability"] = t["p"] = min(t["p"], 0.9)
+
+
+def parted_by_a_hair(data: Values) -> None:
+    """Exchange the last token of the target alone with its runner-up, and claim a tie."""
+    last = alone(data)[-1]["last"]
+    best, second = last["top_p"][:2]
+    last["top_p"][0] = {**second, "probability": best["probability"]}
+    last["top_p"][1] = {**best, "probability": second["probability"]}
+    last["id"] = second["id"]
+    AGREEMENT(data).update(identical=False, divergence={"index": 127, "margin": 0.0})
+
+
+def ended_by_a_common_token(data: Values) -> None:
+    """Cut after a token that also occurs before, as if it ended texts."""
+    ids = [r["last"]["id"] for r in alone(data)]
+    last = next(i for i in range(20, len(ids)) if ids[i] in ids[:i])
+    data["rounds"] = [r for r in data["rounds"] if r["lane"] != "baseline" or r["index"] <= last]
+    REASONS(data)["baseline"] = "eos"
+
+
+def accepted_late(data: Values) -> None:
+    """Accept a draft although q was above p and the draw was high."""
+    doubtful = first(data, "accepted", lambda t: t["p"] < t["q"] * 0.9)
+    for t in tokens(data, "accepted"):
+        if t["u"] == doubtful["u"] and t is not doubtful:
+            t["u"] = 0.999
+    doubtful["u"] = 0.999
+
+
+def past_the_context(data: Values) -> None:
+    """The target alone writes more than it can see."""
+    data.update(rounds=alone(data), end=None)
+    data["header"]["target"]["context"] = 100
 
 
 EDITED: dict[str, tuple[str, Edit]] = {
@@ -161,7 +333,7 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "temperature 0": (SAMPLED, put(SETTINGS, "temperature", 0.0)),
     "sampled called greedy": (SAMPLED, called_greedy),
     "temperature 1": (GREEDY, called_sampled),
-    "greedy called sampled": (GREEDY, called_sampled_without_traces),
+    "greedy called sampled": (GREEDY, lambda d: called_sampled(d, "soft_p", "soft_q")),
     "drafts of nobody": (SAMPLED, put(part("header", "drafts"), "speculative", None)),
     "drafts for free": (
         SAMPLED,
@@ -176,16 +348,19 @@ EDITED: dict[str, tuple[str, Edit]] = {
             d["header"]["drafts"]["speculative"].update(context=100),
         ),
     ),
-    "negative time": (SAMPLED, negative_time),
-    "a lucky prefix": (SAMPLED, cut_to(60)),
+    "negative time": (SAMPLED, shift(lambda d: ours(d)[4], "overhead_seconds", -1.0)),
+    "a lucky prefix": (SAMPLED, lambda d: d.update(rounds=d["rounds"][:60])),
     "a lucky prefix, renamed": (SAMPLED, cut_to_fit),
     "a prefix by a stop text": (SAMPLED, cut_by("stop", "no such text")),
     "a prefix by a context": (LOSES, cut_by("context")),
     "past a stop text": (SAMPLED, put(SETTINGS, "stop", ["e"])),
     "an end that is in the text": (SAMPLED, ended_by_a_common_token),
     "a full context at full length": (SAMPLED, lambda d: REASONS(d).update(baseline="context")),
-    "parted nowhere": (GREEDY, parted_nowhere),
-    "parted by a hair": (GREEDY, parted(0.0)),
+    "parted nowhere": (
+        GREEDY,
+        lambda d: AGREEMENT(d).update(identical=False, divergence={"index": 9, "margin": 0.1}),
+    ),
+    "parted by a hair": (GREEDY, parted_by_a_hair),
     # what no rule could tell
     "another seed": (SAMPLED, put(SETTINGS, "seed", 3)),
     "another text": (SAMPLED, one("ignored", "text", " gold")),
@@ -198,3 +373,22 @@ EDITED: dict[str, tuple[str, Edit]] = {
     "a higher beta": (SAMPLED, one("rejected", "beta", 0.75)),
     "another early exit": (LOSES, put(SETTINGS, "drafter", "ngram")),
 }
+
+
+@cache
+def recording(name: str) -> bytes:
+    """The JSON of a recording of the built-in pair that was made for these tests."""
+    return gzip.decompress(path_of(name).read_bytes())
+
+
+def path_of(name: str) -> Path:
+    return ROOT / "tests" / "runs" / "recorded" / f"{name}.json.gz"
+
+
+def edited(name: str) -> bytes:
+    """The JSON of a recording after an edit, with a digest that fits it."""
+    original, edit = EDITED[name]
+    data = orjson.loads(recording(original))
+    edit(data)
+    assert data != orjson.loads(recording(original)), "the edit changes nothing"
+    return orjson.dumps({**data, "digest": digest_of(data)})

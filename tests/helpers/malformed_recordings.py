@@ -18,7 +18,7 @@ Edit: TypeAlias = Callable[[Values], object]
 
 
 def part(*names: str) -> Place:
-    """A function that returns the object under these names, from the outside in."""
+    """Make a function that returns the object at this path."""
 
     def found(data: Values) -> Values:
         for name in names:
@@ -36,7 +36,7 @@ SETTINGS, TARGET = part("header", "lanes", "speculative"), part("header", "targe
 
 
 def round_with(outcome: str, lane: str = "speculative") -> Place:
-    """The first round of a lane, after its round 0, that holds a token with this outcome."""
+    """Make a function that finds the first round with this outcome, after round 0."""
 
     def found(data: Values) -> Values:
         for r in data["rounds"]:
@@ -49,7 +49,7 @@ def round_with(outcome: str, lane: str = "speculative") -> Place:
 
 
 def token(outcome: str, lane: str = "speculative") -> Place:
-    """The first token with this outcome in `round_with(outcome)`."""
+    """Make a function that finds the first token with this outcome in that round."""
 
     def found(data: Values) -> Values:
         return next(t for t in tokens(round_with(outcome, lane)(data)) if t["outcome"] == outcome)
@@ -75,31 +75,14 @@ def swap_rounds(data: Values) -> None:
     rounds[last], rounds[last + 1] = rounds[last + 1], rounds[last]
 
 
-def all_kept(data: Values) -> list[Values]:
-    """The rounds whose drafts were all accepted, each with a bonus."""
+def all_kept(data: Values) -> Values:
+    """The first round with drafts that were all accepted, and a bonus."""
     rounds = (r for r in data["rounds"] if r["drafted"] and r["last"])
-    return [r for r in rounds if r["last"]["outcome"] == "bonus"]
-
-
-def cut_in_the_middle(data: Values) -> None:
-    """A round that stops after its accepted tokens although its lane goes on."""
-    all_kept(data)[0]["last"] = None
-
-
-def cut_at_the_end(data: Values) -> None:
-    """A last round that stops after its accepted tokens although nothing ended it."""
-    last = [r for r in data["rounds"] if r["lane"] == "speculative"][-1]
-    assert last is all_kept(data)[-1]
-    last["last"] = None
+    return next(r for r in rounds if r["last"]["outcome"] == "bonus")
 
 
 def bonus_after_ignored(data: Values) -> None:
-    r = all_kept(data)[0]
-    r["drafted"][-1] |= {"outcome": "ignored", "p": None, "u": None, "beta": None}
-
-
-def rejected_and_not_corrected(data: Values) -> None:
-    round_with("corrected")(data)["last"] = None
+    all_kept(data)["drafted"][-1] |= {"outcome": "ignored", "p": None, "u": None, "beta": None}
 
 
 LONG_NAME = "<script>" * 1000
@@ -173,9 +156,9 @@ INVALID: dict[str, Edit] = {
     "two tokens of its own": lambda d: ROUND(d).update(last=[CORRECTED(d), CORRECTED(d)]),
     "nothing emitted": put(BASELINE, "last", None),
     "bonus after a rejection": put(CORRECTED, "outcome", "bonus"),
-    "not corrected": rejected_and_not_corrected,
+    "not corrected": put(round_with("corrected"), "last", None),
     "bonus after ignored": bonus_after_ignored,
-    "cut, yet goes on": cut_in_the_middle,
+    "cut, yet goes on": put(all_kept, "last", None),
     "rejected against the draw": put(REJECTED, "u", 0.0),
     "accepted against the draw": put(token("accepted"), "p", 0.0),
     "drawn from nothing": put(REJECTED, "q", 0.0),
