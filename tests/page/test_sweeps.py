@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from scripted_sweep import ScriptedSweep
 from sentences import Sentences
 from streams import deltas
 from toy_models import mini, pair_of
@@ -16,7 +16,16 @@ from waiting import until
 
 from specviz import Settings, race
 from specviz.base.errors import SpecvizError
-from specviz.measure.sweep.types import SweepRequest
+from specviz.measure.sweep.types import (
+    Configuration,
+    Plan,
+    Predicted,
+    Row,
+    SweepEvent,
+    SweepProgress,
+    SweepRequest,
+    SweepResult,
+)
 from specviz.page import jobs
 from specviz.page.delivery import drain
 from specviz.page.files import FileReader
@@ -43,6 +52,49 @@ WISH: dict[str, Any] = {
     "length": 16,
     "seconds": 5,
 }
+
+
+PIECE = 0.03  # seconds
+FOUND = Predicted(2.0, 0.5, (0.5,), 0.5, 3.0, True, 1.5)
+
+
+class ScriptedSweep:
+    """A sweep without models: a row for each gamma, and a piece for each row, which only waits."""
+
+    def __init__(self, request: SweepRequest) -> None:
+        self.request = request
+        rows = (Configuration("ngram", gamma, "fixed", 0.0) for gamma in request.gammas)
+        self.rows = [Row(one) for one in rows]
+        self.is_planned = False
+        self.done = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self.rows)
+
+    def advance(self, pair: Any, stop: Callable[[], bool]) -> Iterator[SweepEvent]:
+        if not self.is_planned:
+            self.is_planned = True
+            yield Plan(tuple(self.rows), {"prose": 1}, len(self.rows), 1.0)
+            return
+        time.sleep(PIECE)
+        if stop():
+            return
+        row = replace(self.rows[self.done], status="predicted", predicted=FOUND)
+        self.rows[self.done] = row
+        self.done += 1
+        yield SweepProgress(self.done, len(self.rows), 1.0, "measuring")
+
+    def result(self) -> SweepResult:
+        return SweepResult(
+            request=self.request,
+            rows=tuple(self.rows),
+            recommendations=(),
+            machine=None,
+            stopped=not self.is_done,
+            spent=self.done * PIECE,
+            link="",
+        )
 
 
 @pytest.fixture
