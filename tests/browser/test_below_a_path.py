@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from forked_page import forked_page
+from local_server import Handler, serving
 from playwright.sync_api import expect
-from reverse_proxy import served_below
 from visitor import Visit
 
 pytestmark = pytest.mark.browser
 SERVE = Path(__file__).resolve().parent / "serve.py"
 PATH = "/talks/race"
+HOPS = {"connection", "keep-alive", "transfer-encoding", "host"}
+"""Headers between two neighbours."""
+
+
+@contextmanager
+def served_below(url: str, path: str) -> Iterator[str]:
+    """Serve the page at `url` below `path` of another address, as a web server would."""
+    page = httpx.Client(timeout=60, trust_env=False)
+
+    class Forwarder(Handler):
+        def do_GET(self) -> None:
+            if self.path == path:
+                self.answer(301, b"", {"Location": path + "/"})
+                return
+            if not self.path.startswith(path + "/"):
+                self.answer(404, b"")
+                return
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            sent = {k: v for k, v in self.headers.items() if k.lower() not in HOPS}
+            sent |= {"Host": self.headers["Host"], "X-Forwarded-Proto": "http"}
+            address = url + self.path.removeprefix(path)
+            with page.stream(self.command, address, content=body, headers=sent) as reply:
+                headers = {k: v for k, v in reply.headers.items() if k not in HOPS}
+                with suppress(ConnectionError):  # the visitor may have left
+                    self.stream(reply.iter_raw(), reply.status_code, headers)
+
+        do_POST = do_HEAD = do_GET
+
+    with page, serving(Forwarder) as address:
+        yield address + path
 
 
 @pytest.fixture(scope="module")

@@ -1,19 +1,16 @@
-"""A proxy in front of a server that alters what passes: the bodies of requests, the answers, or
-whether there is one at all."""
+"""A proxy that alters requests and answers of a server, refuses them or stalls."""
 
 from __future__ import annotations
 
-import http.client
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
-from local_server import QuietHandler, serving
+import httpx
+from local_server import Handler, serving
 
 Body = dict[str, Any]
 
@@ -22,11 +19,11 @@ Body = dict[str, Any]
 class Proxy:
     """A running proxy.
 
-    url: in the place of the server's. ask: what a request becomes on its way. text: what the text
-    of an answer that is no stream becomes, by its path. status: of the refusal of each text that is
-    asked for, from number `healthy` on; 0 closes the connection in mid-stream, and None refuses
-    nothing. is_stalled: texts from there on are never answered; stalls: set once one is not.
-    paths: of all requests. keys: that were sent. left: set when the proxy ends.
+    url: replaces the server's. ask: alters the body of a request, by its path. text: alters an
+    answer that is no stream, by its path. status: of the refusal of requests for texts, after the
+    first `healthy` ones; 0 closes the connection in mid-stream. is_stalled: those requests are
+    never answered; stalls: set when the first of them arrives. paths: of all requests. keys: all
+    keys that were sent. left: set when the proxy ends.
     """
 
     ask: Callable[[str, Body], Body] = lambda path, body: body
@@ -44,54 +41,44 @@ class Proxy:
 
 @contextmanager
 def altered(url: str, **alterations: Any) -> Iterator[Proxy]:
-    """A proxy in front of the server with this interface."""
+    """Run a proxy in front of the server at `url`."""
     proxy = Proxy(**alterations)
-    with serving(_handler(urlsplit(url).netloc, proxy)) as own_url:
-        proxy.url = f"{own_url}/v1"
-        try:
-            yield proxy
-        finally:
-            proxy.left.set()
+    root = url.removesuffix("/v1")
+    upstream = httpx.Client(timeout=60, trust_env=False)
 
-
-def _handler(netloc: str, proxy: Proxy) -> type[BaseHTTPRequestHandler]:
-    class Handler(QuietHandler):
-        def forward(self) -> None:
+    class Altering(Handler):
+        def respond(self, body: Body) -> None:
             proxy.paths.append(self.path)
             proxy.keys.add(self.headers.get("authorization", ""))
-            raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-            body = json.loads(raw) if raw else {}
             is_text = self.path.endswith(("/completion", "/completions"))
             proxy.texts += is_text
             is_faulty = is_text and proxy.texts > proxy.healthy
             if is_faulty and proxy.is_stalled:
                 proxy.stalls.set()
                 proxy.left.wait(30)
-                return
-            if is_faulty and proxy.status:
-                self.send_error(proxy.status)
-                return
-            upstream = http.client.HTTPConnection(netloc, timeout=60)
-            sent = json.dumps(proxy.ask(self.path, body)) if raw else None
-            upstream.request(self.command, self.path, sent, {"content-type": "application/json"})
-            answer = upstream.getresponse()
-            with suppress(ConnectionError):  # who asked may have left
+                self.close_connection = True
+            elif is_faulty and proxy.status:
+                self.answer(proxy.status, b"")
+            else:
+                self.forward(body, is_cut=is_faulty and proxy.status == 0)
+
+        def forward(self, body: Body, *, is_cut: bool) -> None:
+            sent = proxy.ask(self.path, body) if body else None
+            is_client_gone = suppress(ConnectionError)
+            with (
+                upstream.stream(self.command, root + self.path, json=sent) as reply,
+                is_client_gone,
+            ):
                 if body.get("stream"):
-                    self.send_response(answer.status)
-                    self.end_headers()
-                    while data := answer.read1(65536):
-                        self.wfile.write(data)
-                        self.wfile.flush()
-                        if is_faulty and proxy.status == 0:
-                            break
+                    chunks = islice(reply.iter_raw(), 1 if is_cut else None)
+                    self.stream(chunks, reply.status_code)
                 else:
-                    text = proxy.text(self.path, answer.read().decode()).encode()
-                    self.send_response(answer.status)
-                    self.send_header("content-length", str(len(text)))
-                    self.end_headers()
-                    self.wfile.write(text)
-            upstream.close()
+                    text = proxy.text(self.path, reply.read().decode())
+                    self.answer(reply.status_code, text.encode())
 
-        do_GET = do_POST = forward
-
-    return Handler
+    with upstream, serving(Altering) as own_url:
+        proxy.url = f"{own_url}/v1"
+        try:
+            yield proxy
+        finally:
+            proxy.left.set()

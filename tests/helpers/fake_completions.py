@@ -1,21 +1,16 @@
-"""A server on this machine that speaks vLLM's part of OpenAI's completions, over a small model.
-
-Its answers have the shape of vLLM 0.32.0's.
-"""
+"""A server on this machine that answers like vLLM 0.32.0, from a small model."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler
 from math import log
 from typing import Any
 
 import numpy as np
 import torch
-from local_server import QuietHandler, serving
+from local_server import Handler, serving
 from reference_distribution import processed_distribution
 
 from specviz import Settings
@@ -25,21 +20,23 @@ VERSION = "0.32.0"
 
 @dataclass
 class FakeServer:
-    """A running server. asked: the bodies of all requests for completions. fault: called with the
-    handler before a completion is answered; what it returns true for is answered by itself.
+    """A running server.
+
+    asked: the bodies of all requests for completions. fault: called with the handler before a
+    completion is answered; if it returns true, it has answered the request itself.
     """
 
     model: Any
     tokenizer: Any
     name: str = "target"
     key: str | None = None
-    counted: int | None = None  # drafts of its own; it speculates
-    dead: bool = False  # it answers nobody any more
-    most: int | None = None  # log-probabilities that are listed at most
-    processed: bool = False  # log-probabilities are those after temperature, top-k and top-p
+    counted: int | None = None  # number of its own drafts, if it speculates
+    dead: bool = False  # every connection is closed without an answer
+    most: int | None = None  # maximum number of listed log-probabilities
+    processed: bool = False  # log-probabilities follow temperature, top-k and top-p
     url: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
-    fault: Callable[[BaseHTTPRequestHandler], bool] | None = None
+    fault: Callable[[Handler], bool] | None = None
 
     @torch.inference_mode()
     def completion(self, body: dict[str, Any]) -> tuple[int, Any]:
@@ -65,7 +62,7 @@ class FakeServer:
 
     @torch.inference_mode()
     def drawn(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """Choices drawn as vLLM does it: child i of a request has its seed plus i."""
+        """Draw choices like vLLM: child i of a request has its seed plus i."""
         choices: list[dict[str, Any]] = []
         plain = Settings(temperature=1.0)
         own = replace(plain, **{k: body[k] for k in ("temperature", "top_k", "top_p")})
@@ -106,7 +103,7 @@ class FakeServer:
 
 @dataclass
 class Mortal(FakeServer):
-    """As vLLM 0.32.0 on a processor that speculates: a top-k of 1 ends its engine."""
+    """vLLM 0.32.0 speculating on a processor: a top-k of 1 ends its engine."""
 
     counted: int | None = 0
 
@@ -118,7 +115,7 @@ class Mortal(FakeServer):
 
 
 def speculation_counters(model: str, count: int) -> bytes:
-    """The lines of vLLM's /metrics that are there if it speculates."""
+    """Lines of /metrics of a vLLM that speculates."""
     kinds = ("drafts", "draft_tokens", "accepted_tokens")
     names = (f'vllm:spec_decode_num_{kind}_total{{model_name="{model}"}}' for kind in kinds)
     return "\n".join(f"{name} {count:.1f}" for name in names).encode()
@@ -126,22 +123,12 @@ def speculation_counters(model: str, count: int) -> bytes:
 
 @contextmanager
 def fake_server(
-    model: Any, tokenizer: Any, kind: type[FakeServer] | None = None, **options: Any
+    model: Any, tokenizer: Any, kind: type[FakeServer] = FakeServer, **options: Any
 ) -> Iterator[FakeServer]:
-    """A running `FakeServer`, or one of another kind."""
-    fake = (kind or FakeServer)(model, tokenizer, **options)
+    """Run a `FakeServer`, or a subclass of it."""
+    fake = kind(model, tokenizer, **options)
 
-    class Handler(QuietHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # else each answer would wait for its head to be heard
-
-        def do_GET(self) -> None:
-            self.respond({})
-
-        def do_POST(self) -> None:
-            length = int(self.headers["content-length"])
-            self.respond(json.loads(self.rfile.read(length)))
-
+    class Completions(Handler):
         def respond(self, body: dict[str, Any]) -> None:
             if fake.dead:
                 self.close_connection = True
@@ -150,10 +137,6 @@ def fake_server(
             elif not (self.path.endswith("completions") and fake.fault and fake.fault(self)):
                 self.answer(*fake.answer(self.path, body))
 
-        def answer(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
-            raw = value if isinstance(value, bytes) else json.dumps(value).encode()
-            self.send(status, raw, headers)
-
-    with serving(Handler) as url:
+    with serving(Completions) as url:
         fake.url = f"{url}/v1"
         yield fake

@@ -1,21 +1,22 @@
-"""A model hub on this machine: it serves folders at the addresses that the hub's client uses."""
+"""A model hub on this machine, which serves folders to the hub's client."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import huggingface_hub
 import pytest
 from huggingface_hub import constants
-from local_server import QuietHandler, serving
+from local_server import Handler, Headers, serving
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FROM_COMMIT = {"X-Repo-Commit": COMMIT}
 
 
 @contextmanager
@@ -26,95 +27,86 @@ def fake_hub(
     ranges: bool = True,
     busy: list[int] | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
-    """A running hub: yields its address, and the list of files that were downloaded from it. One
-    that was asked for from its middle on stands there with "@" and the first byte.
+    """Run a hub; yields its address and the list of files downloaded from it. A download from the
+    middle of a file is listed with "@" and the first byte.
 
-    models: folders by hub id. gated: hub ids whose files are listed but cannot be downloaded. cut:
-    of the next downloads, after how many bytes the connection ends; those that are left are whole.
-    ranges: whether it sends a part of a file to those who ask for one, and not all of it. busy: the
-    statuses that the next downloads get in place of a file.
+    models: folders by hub id. gated: hub ids whose files are listed, but cannot be downloaded. cut:
+    the numbers of bytes after which the next downloads end; later ones are whole. ranges: whether
+    a request for a part of a file gets only that part. busy: the statuses that the next downloads
+    get instead of a file.
     """
     cuts = [] if cut is None else cut
     refusals = [] if busy is None else busy
     given: list[str] = []
 
-    class Handler(QuietHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self) -> None:
+    class Hub(Handler):
+        def respond(self, body: Any) -> None:
             path = unquote(urlparse(self.path).path).strip("/")
             name, _, file = path.partition("/resolve/")
             revision, _, file = file.partition("/")
             if path == "":
-                self.send(200, b"hub")
+                self.answer(200, b"hub")
             elif path.startswith("api/models/"):
-                self.listing(path.removeprefix("api/models/"))
+                self.list_files(path.removeprefix("api/models/"))
             elif revision not in ("main", COMMIT):
-                self.send(404, b"", {"X-Error-Code": "RevisionNotFound"})
+                self.refuse(404, "RevisionNotFound")
+            elif name not in models:
+                self.refuse(401, "RepoNotFound")
+            elif name in gated:
+                self.refuse(403, "GatedRepo", {"X-Error-Message": "gated repo"})
+            elif not (models[name] / file).is_file():
+                self.refuse(404, "EntryNotFound")
+            elif self.command == "GET" and refusals:
+                self.answer(refusals.pop(0), b"", FROM_COMMIT)
             else:
-                self.file(name, file)
+                self.send_file(name, file)
 
-        do_HEAD = do_GET = answer
+        do_HEAD = Handler.do_GET
 
-        def listing(self, path: str) -> None:
+        def refuse(self, status: int, code: str, headers: Headers | None = None) -> None:
+            self.answer(status, b"", {"X-Error-Code": code, **FROM_COMMIT, **(headers or {})})
+
+        def list_files(self, path: str) -> None:
             name = "/".join(path.split("/")[:2])
             if name not in models:
-                return self.send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
-            sizes = {file.name: file.stat().st_size for file in sorted(models[name].iterdir())}
+                self.refuse(401, "RepoNotFound")
+                return
+            files = sorted(models[name].iterdir())
             if "/tree/" in path:
-                tree = [
-                    {"type": "file", "path": file, "size": size, "oid": COMMIT}
-                    for file, size in sizes.items()
-                ]
-                return self.send(200, json.dumps(tree).encode())
-            info = {
-                "id": name,
-                "modelId": name,
-                "sha": COMMIT,
-                "private": False,
-                "tags": [],
-                "gated": "manual" if name in gated else False,
-                "siblings": [{"rfilename": file, "size": size} for file, size in sizes.items()],
-            }
-            return self.send(200, json.dumps(info).encode())
+                entry = {"type": "file", "oid": COMMIT}
+                self.answer(
+                    200,
+                    [{"path": file.name, "size": file.stat().st_size, **entry} for file in files],
+                )
+                return
+            siblings = [{"rfilename": file.name, "size": file.stat().st_size} for file in files]
+            info = {"id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": []}
+            info["gated"] = "manual" if name in gated else False
+            self.answer(200, {**info, "siblings": siblings})
 
-        def file(self, name: str, file: str) -> None:
-            commit = {"X-Repo-Commit": COMMIT}
-            if name not in models:
-                return self.send(401, b"", {"X-Error-Code": "RepoNotFound"})
-            if name in gated:
-                message = {"X-Error-Code": "GatedRepo", "X-Error-Message": "gated repo"}
-                return self.send(403, b"", message | commit)
-            if not (models[name] / file).is_file():
-                return self.send(404, b"", {"X-Error-Code": "EntryNotFound"} | commit)
-            has_body = self.command == "GET"
-            if has_body and refusals:
-                return self.send(refusals.pop(0), b"", commit)
+        def send_file(self, name: str, file: str) -> None:
             content = (models[name] / file).read_bytes()
-            headers = commit | {"ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            headers = {**FROM_COMMIT, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
             first = int(asked[1]) if asked and ranges else 0
-            if has_body:
+            if self.command == "GET":
                 given.append(f"{name}/{file}" + (f"@{first}" if first else ""))
             if first:
                 headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
-            return self.send(206 if first else 200, content[first:], headers)
+            self.answer(206 if first else 200, content[first:], headers)
 
         def write(self, raw: bytes) -> None:
-            if self.command == "HEAD":
-                return
             if cuts and len(raw) > cuts[0]:
                 raw = raw[: cuts.pop(0)]
                 self.close_connection = True
             self.wfile.write(raw)
 
-    with serving(Handler) as address:
+    with serving(Hub) as address:
         yield address, given
 
 
 def use_hub(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have this process take the hub at `address` for the only one, as HF_ENDPOINT would have a new
-    process do."""
+    """Make this process use the hub at `address`, like HF_ENDPOINT in a new process."""
     pages = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, address)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", pages)
     monkeypatch.setattr(constants, "ENDPOINT", address)
@@ -122,6 +114,6 @@ def use_hub(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def use_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have requests to servers of this machine go there."""
+    """Send requests to servers of this machine directly."""
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)

@@ -1,4 +1,4 @@
-"""A server on this machine that answers as a serving engine once did: whole, or chunk by chunk."""
+"""A server that replays recorded answers of a serving engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from local_server import QuietHandler, serving
+from local_server import Handler, serving
 from record_answers import recorded
 
 STREAMS = ("/v1/completions", "/completion", "/generate")
@@ -17,24 +17,24 @@ COUNTERS = ("drafts", "draft_tokens", "accepted_tokens")
 
 @dataclass
 class Replay:
-    """A running server. answers: by path. chunks: of its stream; after the last one the connection
-    is cut if `is_cut`. counted: what a stream adds to its counters, if it has any. asked: the
-    bodies of the requests for streams."""
+    """A running server.
+
+    answers: by path. chunks: of its stream. counted: what each stream adds to its counters, if it
+    has any. asked: the bodies of the requests for streams.
+    """
 
     answers: dict[str, Any]
     chunks: Sequence[Any]
     engine: str = "vllm"
     counted: Sequence[int] = ()
-    is_cut: bool = False
     url: str = ""
-    streams: int = 0
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def counters(self) -> str:
         return "".join(
             f'{self.engine}:spec_decode_num_{name}_total{{model_name="target"}} '
-            f"{float(step * self.streams)}\n"
+            f"{float(step * len(self.asked))}\n"
             for name, step in zip(COUNTERS, self.counted, strict=False)
         )
 
@@ -53,36 +53,21 @@ def replay_of(engine: str, stream: str = "streamed with speculation", **options:
 
 @contextmanager
 def replaying(replay: Replay) -> Iterator[Replay]:
-    """`replay`, running."""
+    """Run `replay`."""
 
-    class Handler(QuietHandler):
-        def do_GET(self) -> None:
+    class Replaying(Handler):
+        def respond(self, body: dict[str, Any]) -> None:
             if self.path == "/metrics" and replay.counted:
-                self.send(200, replay.counters.encode())
+                self.answer(200, replay.counters.encode())
+            elif self.path in STREAMS:
+                replay.asked.append(body)
+                texts = (one if isinstance(one, str) else json.dumps(one) for one in replay.chunks)
+                self.stream(f"data: {text}\n\n".encode() for text in texts)
+            elif self.path in replay.answers:
+                self.answer(200, replay.answers[self.path])
             else:
-                self.respond()
+                self.answer(404, {"error": "not here"})
 
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if self.path not in STREAMS:
-                self.respond()
-                return
-            replay.asked.append(body)
-            replay.streams += 1
-            self.send_response(200)
-            self.end_headers()
-            for chunk in replay.chunks:
-                said = chunk if isinstance(chunk, str) else json.dumps(chunk)
-                self.wfile.write(f"data: {said}\n\n".encode())
-                self.wfile.flush()
-            if replay.is_cut:
-                self.connection.close()
-
-        def respond(self) -> None:
-            known = self.path in replay.answers
-            value = replay.answers[self.path] if known else {"error": "not here"}
-            self.send(200 if known else 404, json.dumps(value).encode())
-
-    with serving(Handler) as url:
+    with serving(Replaying) as url:
         replay.url = f"{url}/v1"
         yield replay

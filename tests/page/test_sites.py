@@ -3,12 +3,11 @@ name."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from local_server import Handler, serving
 from page_server import Site, served
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -23,27 +22,19 @@ from specviz.page.security.requests import Refused
 FRIEND = "https://friend.example"
 
 
-class Blank(BaseHTTPRequestHandler):
+class Blank(Handler):
     """Another site: an empty page at every address."""
 
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><title>another site</title>")
-
-    def log_message(self, *_: object) -> None:
-        pass
+    def respond(self, body: Any) -> None:
+        page = b"<!doctype html><title>another site</title>"
+        self.answer(200, page, {"Content-Type": "text/html"})
 
 
 @pytest.fixture(scope="module")
 def elsewhere() -> Iterator[int]:
     """The port of another site."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Blank)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+    with serving(Blank) as url:
+        yield int(url.rpartition(":")[2])
 
 
 @pytest.fixture(scope="module", params=[None, "somebody:sesame"], ids=["open", "password"])
