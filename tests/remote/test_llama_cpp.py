@@ -8,10 +8,13 @@ from pathlib import Path
 import httpx
 import pytest
 import torch
-from llama_server import PROMPT, LlamaServer
+from altering_proxy import altered
+from llama_server import CONTEXT, PROMPT, LlamaServer
+from sentences import Sentences
 from toy_models import emitted_ids
 
-from specviz import Pair, Settings, Trace, baseline, load_pair, race
+from specviz import Pair, Settings, Trace, baseline, load_pair, race, speculate
+from specviz.base.errors import PairError
 from specviz.pairs.doctor import examine_pair
 from specviz.pairs.spec import parse_pair
 from specviz.runs.identities import check_trace
@@ -87,3 +90,31 @@ def test_it_puts_turns_into_its_models_template(llama_cpp: Callable[..., LlamaSe
     places = [trace.header.prompt.index(turn["content"]) for turn in turns]
     assert places == sorted(places) and trace.header.question == "Go on."
     assert sum(len(r.emitted) for r in trace.lane("speculative")) == 4
+
+
+def test_it_is_asked_once_for_each_round(llama_cpp: Callable[..., LlamaServer]) -> None:
+    local = load_pair("builtin")
+    with altered(llama_cpp().url) as proxy:
+        remote = load_pair(f"{proxy.url}#target+{DRAFT}")
+        assert remote.target.listed == remote.vocab and not remote.target.draws
+        assert remote.target.identity.context == CONTEXT
+        for temperature in (0.0, 0.9):
+            settings = Settings(
+                max_new_tokens=16, gamma=3, temperature=temperature, top_p=0.95, seed=5
+            )
+            proxy.paths.clear()
+            ours = [*speculate(remote, PROMPT, settings)]
+            assert emitted_ids(ours) == emitted_ids(speculate(local, PROMPT, settings))
+            assert all(r.server_seconds and r.server_seconds < 1 for r in ours)
+            # The prompt, then one request per round.
+            assert proxy.paths == ["/completion"] * (len(ours) + 1)
+
+
+def test_a_server_of_no_known_form_is_refused(
+    llama_cpp: Callable[..., LlamaServer], sentences: Sentences
+) -> None:
+    def unknown(path: str, text: str) -> str:
+        return '{"content": "hello"}' if path == "/completion" else text
+
+    with altered(llama_cpp().url, text=unknown) as proxy, sentences.raises(PairError):
+        load_pair(f"{proxy.url}#target+{DRAFT}")
