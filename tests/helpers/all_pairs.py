@@ -1,8 +1,4 @@
-"""Few cases in which any two settings meet: most faults need two of them, hardly any three.
-
-A product of many settings costs a test each; all pairs of them fit into as many cases as the two
-longest lists have pairs, or a few more.
-"""
+"""Few cases in which every two settings meet: most faults need two of them, hardly any three."""
 
 from __future__ import annotations
 
@@ -12,9 +8,9 @@ from typing import Any
 
 
 def all_pairs(**given: Iterable[Any]) -> list[dict[str, Any]]:
-    """Cases, a value by name each, that hold every pair of values of any two names.
+    """Make cases, a value by name each, that contain every pair of values of any two names.
 
-    The same ones each time: the first value is the one that brings most new pairs.
+    The result is always the same: each value is the one that adds most new pairs.
     """
     names, choices = list(given), {name: list(values) for name, values in given.items()}
     pairs = {
@@ -36,7 +32,7 @@ def all_pairs(**given: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _new(pairs: set[tuple[int, int, int, int]], case: dict[int, int], i: int, value: int) -> int:
-    """How many pairs this value would add to the case."""
+    """Count the pairs that this value would add to the case."""
     return sum(
         ((j, known, i, value) if j < i else (i, value, j, known)) in pairs
         for j, known in case.items()

@@ -1,4 +1,4 @@
-"""A pair of the table that is not on this machine yet, as small files that wheels hold."""
+"""A pair of the table that is not on this machine yet; its small files are in wheels."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ ROW = NamedPair(NAME, TARGET, "A toy.", draft=DRAFT, target_file=FILE, draft_fil
 
 
 def list_row(patch: Any) -> NamedPair:
-    """Have the table list the row behind the built-in pair, and no hub answer. patch: has
-    `setattr` and `setenv` as pytest's monkeypatch."""
+    """Add the row to the table after the built-in pair, and make the hub unreachable.
+
+    patch: has `setattr` and `setenv`, like pytest's monkeypatch.
+    """
     builtin = [row for row in named_pairs() if row.name == BUILTIN]
     for module in (table, opening, choices):
         patch.setattr(module, "named_pairs", lambda: (*builtin, ROW))
@@ -45,7 +47,7 @@ def list_row(patch: Any) -> NamedPair:
 
 
 def offer_wheels(patch: Any, folder: Path) -> None:
-    """Let pip find the wheels of the row in this folder alone."""
+    """Make this folder the only place where pip finds the wheels of the row."""
     write_wheels(folder, CONTENT, WHEEL)
     patch.setenv("PIP_NO_INDEX", "1")
     patch.setenv("PIP_FIND_LINKS", str(folder))

@@ -1,7 +1,7 @@
-"""Many samples cheaply: rounds that tell ids, outcomes and q alone, and short texts of one lane.
+"""Many samples cheaply: rounds with ids, outcomes and q alone, and short texts of one lane.
 
-The text of tokens and the other numbers on their cards take half of the time of a toy's round. A
-test of the law of many tokens does without them.
+Texts of tokens and the other numbers of their cards take half of the time of a toy's round. A
+test of the distribution of many tokens needs neither.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from specviz.core.types import JudgedRound
 
 
 class BareViews:
-    """Takes the place of `Views`: of what is on a card, only q."""
+    """Replaces `Views`: computes only q."""
 
     def __init__(self, judged: JudgedRound, *_: Any) -> None:
         draft = judged.draft
@@ -40,13 +40,13 @@ class BareViews:
 
 
 def no_texts(stream: Any, drafted: Sequence[int], emitted: Sequence[int], kept: int) -> Texts:
-    """Takes the place of `texts_of`."""
+    """Replace `texts_of`."""
     return Texts([""] * len(emitted), [""] * (len(drafted) - kept))
 
 
 @contextmanager
 def bare_rounds() -> Iterator[None]:
-    """Within it, rounds are bare."""
+    """Make rounds bare inside the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("specviz.core.tokens.Views", BareViews)
         patch.setattr("specviz.core.tokens.texts_of", no_texts)

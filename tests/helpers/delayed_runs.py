@@ -1,4 +1,4 @@
-"""Runs whose times are planted: what a steady, a busy or an impossible machine would have given."""
+"""Runs with the times of a steady, a busy or an impossible machine."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ PASS, STEP = 0.010, 0.001  # seconds of a target pass and of a draft step on the
 
 
 def steady(r: Round) -> float:
-    """The factor by which a steady machine delays a round: none."""
+    """Delay no round."""
     return 1.0
 
 
 def slow_middle(r: Round) -> float:
-    """Something else takes half of the processor while the target alone writes its middle part."""
+    """Delay the middle of the target alone, as if another program used half of the processor."""
     return 1.9 if r.lane == "baseline" and 16 <= r.index < 40 else 1.0
 
 
 def slower_later(r: Round) -> float:
-    """The target alone loses a little, and nothing at first."""
+    """Delay the later rounds of the target alone a little."""
     return 1.45 if r.lane == "baseline" and r.index >= 28 else 1.0
 
 
 def too_fast(r: Round) -> float:
-    """Rounds that take less than the target pass in them."""
+    """Shorten rounds with drafts below the time of their target pass."""
     return 0.5 if r.lane == "speculative" else 1.0
 
 
 def costly(r: Round) -> float:
-    """Drafts that do not pay, and passes over several tokens that take long."""
+    """Make drafts, and passes over several tokens, too slow to pay."""
     return 3.0 if r.lane == "speculative" else 1.0
 
 
 def timed(run: Trace, factor: Callable[[Round], float]) -> Trace:
-    """The run as a machine would have timed it that delays each round by this factor."""
+    """Time the run like a machine that delays each round by this factor."""
     lanes = {}
     for lane in LANES:
         clock, lanes[lane] = 0.0, list[Round]()

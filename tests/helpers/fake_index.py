@@ -1,4 +1,4 @@
-"""Wheels that hold a file in parts, in a folder that pip takes for an index."""
+"""Wheels that hold a file in parts, in a folder that pip uses as an index."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from specviz.worker.tasks import RaceTask, Stop
 
 @dataclass(frozen=True)
 class Odd:
-    """Does what its name says."""
+    """A task that does what its name says."""
 
     what: str
     pair: str = "builtin"
@@ -61,7 +61,7 @@ class Odd:
         time.sleep(3600)
 
     def load_until_told(self, stop: Stop) -> Iterator[Any]:
-        """Until there is a file of the pair's name."""
+        """Load until a file with the pair's name exists."""
         yield LOADING
         while not os.path.exists(self.pair):
             time.sleep(0.05)
@@ -69,7 +69,7 @@ class Odd:
 
 
 def results(worker: Any, what: str) -> list[Any]:
-    """All results of a task."""
+    """Run a task, and return all its results."""
     return list(results_of(worker, Odd(what)))
 
 
@@ -78,7 +78,7 @@ HANGS = "The next pass hangs."
 
 @dataclass(frozen=True)
 class FaultyRace:
-    """A race of two tiny models in which a pass of the target, after so many rounds, goes wrong."""
+    """A race of two tiny models in which a pass of the target fails after some rounds."""
 
     fault: str
     after: int

@@ -1,7 +1,7 @@
-"""The published pair that somebody has fetched, for tests that need the real one.
+"""The published pair that a developer has fetched, for tests that need the real one.
 
-All others run as if it were not here: `conftest.py` names an empty folder for fetched models, and
-keeps the developer's own in a variable that only this module reads.
+Other tests never see it: `conftest.py` names an empty folder for fetched models, and keeps the
+developer's own in a variable that only this module reads.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ NOWHERE = Path("/nonexistent/models")
 
 
 def own_folder() -> Path:
-    """Where fetched models lie for the developer."""
+    """The developer's folder of fetched models."""
     return models_folder()
 
 
 def fetched_files() -> tuple[Path, Path]:
-    """The GGUF files of target and draft. The test is skipped, with a sentence, where they are not
-    on this machine."""
+    """Find the GGUF files of target and draft; skips the test if they are missing."""
     pair = named_pair(NAME)
     assert pair is not None
     folder = Path(os.environ[OWN])

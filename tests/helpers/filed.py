@@ -1,4 +1,4 @@
-"""What follows from the values of a trace as JSON."""
+"""Readings of a trace's JSON values."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ def settings(header: Values) -> Values:
 
 
 def legend_counts(rounds: Iterable[Values], lane: str = "speculative") -> dict[str, int]:
-    """What the legend counts of a lane with drafts: a bonus token came free, behind guesses, and
-    one of a round without a guess has a place of its own."""
+    """Count tokens of a lane with drafts like the legend.
+
+    A bonus token follows drafts; the token of a round without drafts is the target's own.
+    """
     counts = dict.fromkeys(LEGEND, 0)
     for r in rounds:
         if r["lane"] != lane:

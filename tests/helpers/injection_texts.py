@@ -1,6 +1,6 @@
-"""Texts that have broken pages: each would do something if it were taken for more than text.
+"""Texts that have broken pages: each would act if a page treated it as more than text.
 
-Whatever runs sets `window.__hit`, opens a dialog or leaves an element marked `data-hit`.
+An act sets `window.__hit`, opens a dialog or adds an element marked `data-hit`.
 """
 
 from __future__ import annotations

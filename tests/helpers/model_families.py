@@ -1,4 +1,4 @@
-"""Tiny models of transformers' architectures with random weights, and folders that hold them.
+"""Tiny models of transformers' architectures with random weights, also as folders.
 
 The weights vary so much that greedy texts do not repeat one token.
 """
@@ -266,7 +266,7 @@ SPECIAL = "<|endoftext|>"
 
 
 def build(kind: str, *, seed: int = 0, **changes: Any) -> Any:
-    """A model of this kind; `changes` are put into its config."""
+    """Make a model of this kind; `changes` go into its config."""
     name, values = KINDS[kind]
     values = {**values, **changes}
     config = getattr(transformers, f"{name}Config")(**values)
@@ -290,7 +290,7 @@ def saved_llama(
 
 
 def pickle_weights(folder: Path) -> None:
-    """Replace a folder's safetensors file by a pickle."""
+    """Replace a folder's safetensors file with a pickle."""
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
 
@@ -303,7 +303,7 @@ def small_tokenizer() -> Any:
 
 
 def saved_family(folder: Path, kind: str, *, noise: float, **changes: Any) -> tuple[Path, Path]:
-    """The folders of a target of this kind and of a draft that often agrees with it.
+    """Save a target of this kind and a draft that often agrees with it; returns their folders.
 
     noise: on the draft's weights, in standard deviations.
     """

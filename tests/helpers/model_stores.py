@@ -1,4 +1,4 @@
-"""Models as other programs keep them on a machine: in folders of a test."""
+"""Models as other programs store them, in folders of a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL_LAYER = "application/vnd.ollama.image.model"
 
 
 def use_stores(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make `home` the home of the user, with no other stores beside those in it."""
+    """Make `home` the user's home, with no other stores."""
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("OLLAMA_MODELS", str(home / ".ollama/models"))
     monkeypatch.delenv("LLAMA_CACHE", raising=False)
@@ -27,8 +27,10 @@ def use_stores(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keep_in_ollama(home: Path, file: Path, name: str, **layer: Any) -> Path:
-    """Put a file into Ollama's store, under a name such as "qwen2.5:0.5b"; returns its blob. layer:
-    of its manifest, where that is to be wrong."""
+    """Put a file into Ollama's store, under a name such as "qwen2.5:0.5b"; returns its blob.
+
+    layer: wrong values of its manifest.
+    """
     root = home / ".ollama/models"
     model, _, tag = name.rpartition(":")
     owner = {0: "registry.ollama.ai/library/", 1: "registry.ollama.ai/"}
@@ -45,7 +47,7 @@ def keep_in_ollama(home: Path, file: Path, name: str, **layer: Any) -> Path:
 
 
 def keep_in_lm_studio(home: Path, file: Path, name: str) -> Path:
-    """Put a file into LM Studio's folder; returns where it is."""
+    """Put a file into LM Studio's folder; returns its path."""
     path = home / ".lmstudio/models" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(file, path)
@@ -53,7 +55,7 @@ def keep_in_lm_studio(home: Path, file: Path, name: str) -> Path:
 
 
 def keep_in_llama_cpp(home: Path, file: Path, repository: str, tag: str, name: str) -> Path:
-    """Put a file of a repository into llama.cpp's cache; returns where it is."""
+    """Put a file of a repository into llama.cpp's cache; returns its path."""
     root = home / ".cache/llama.cpp"
     root.mkdir(parents=True, exist_ok=True)
     manifest = f"manifest={repository.replace('/', '=')}={tag}.json"
@@ -64,7 +66,7 @@ def keep_in_llama_cpp(home: Path, file: Path, repository: str, tag: str, name: s
 
 
 def keep_in_hub(home: Path, files: Iterable[Path], model_id: str) -> Path:
-    """Put files of a model into the hub's cache, as links to blobs; returns its snapshot."""
+    """Put files of a model into the hub's cache, as links to blobs; returns the snapshot."""
     root = home / "hub" / f"models--{model_id.replace('/', '--')}"
     snapshot = root / "snapshots" / COMMIT
     snapshot.mkdir(parents=True)

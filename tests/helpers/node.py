@@ -25,10 +25,10 @@ process.stdout.write(JSON.stringify(answer ?? null));
 
 
 def evaluated(function: str, value: Any = None) -> Any:
-    """What a function of JavaScript, of one value, answers; as `Page.evaluate` of Playwright does.
+    """Call a JavaScript function of one value, like `Page.evaluate` of Playwright.
 
-    It may import the page's modules by their names. Parts of a trace are as the page reads
-    them. Skips the test where node is missing.
+    The function may import the page's modules by name. Parts of a trace are converted as on the
+    page. Skips the test if node is missing.
     """
     node = shutil.which("node")
     if node is None:
@@ -45,7 +45,7 @@ def evaluated(function: str, value: Any = None) -> Any:
 
 
 def called(module: str, function: str, *values: Any) -> Any:
-    """What a function of a module of the page answers."""
+    """Call a function of a module of the page."""
     return evaluated(
         "async ([name, call, ...values]) => (await import(`specviz/${name}`))[call](...values)",
         [module, function, *values],

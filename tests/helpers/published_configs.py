@@ -1,4 +1,4 @@
-"""The published configs of the models in the table of pairs, as far as they define sizes."""
+"""The published configs of the models in the table of pairs, reduced to sizes."""
 
 from __future__ import annotations
 
@@ -62,10 +62,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "codellama/CodeLlama-34b-hf": ("Llama", llama(8192, 22016, 48, 64, 8, 32000, 16384)),
     "codellama/CodeLlama-7b-hf": ("Llama", llama(4096, 11008, 32, 32, 32, 32016, 16384)),
-    "Qwen/Qwen2.5-7B-Instruct": (
-        "Qwen2",
-        llama(3584, 18944, 28, 28, 4, 152064, 32768, **UNTIED),
-    ),
+    "Qwen/Qwen2.5-7B-Instruct": ("Qwen2", llama(3584, 18944, 28, 28, 4, 152064, 32768, **UNTIED)),
     "Qwen/Qwen2.5-Coder-1.5B-Instruct": (
         "Qwen2",
         llama(1536, 8960, 28, 12, 2, 151936, 32768, **TIED),
@@ -83,18 +80,9 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
         "Qwen3",
         llama(4096, 12288, 36, 32, 8, 151936, 40960, head_dim=128, **UNTIED),
     ),
-    "Qwen/Qwen3-4B": (
-        "Qwen3",
-        llama(2560, 9728, 36, 32, 8, 151936, 40960, head_dim=128, **TIED),
-    ),
-    "Qwen/Qwen3-1.7B": (
-        "Qwen3",
-        llama(2048, 6144, 28, 16, 8, 151936, 40960, head_dim=128, **TIED),
-    ),
-    "Qwen/Qwen3-0.6B": (
-        "Qwen3",
-        llama(1024, 3072, 28, 16, 8, 151936, 40960, head_dim=128, **TIED),
-    ),
+    "Qwen/Qwen3-4B": ("Qwen3", llama(2560, 9728, 36, 32, 8, 151936, 40960, head_dim=128, **TIED)),
+    "Qwen/Qwen3-1.7B": ("Qwen3", llama(2048, 6144, 28, 16, 8, 151936, 40960, head_dim=128, **TIED)),
+    "Qwen/Qwen3-0.6B": ("Qwen3", llama(1024, 3072, 28, 16, 8, 151936, 40960, head_dim=128, **TIED)),
     "google/gemma-3-27b-it": gemma3(True, 5376, 21504, 62, 32, 16, head=128, context=131072),
     "google/gemma-3-12b-it": gemma3(True, 3840, 15360, 48, 16, 8, head=256, context=131072),
     "google/gemma-3-1b-it": gemma3(False, 1152, 6912, 26, 4, 1, head=256, context=32768),
@@ -107,10 +95,7 @@ PUBLISHED: dict[str, tuple[str, dict[str, Any]]] = {
         "Llama",
         llama(576, 1536, 30, 9, 3, 49152, 8192, **TIED),
     ),
-    "EleutherAI/pythia-2.8b": (
-        "GPTNeoX",
-        llama(2560, 10240, 32, 32, 32, 50304, 2048, **UNTIED),
-    ),
+    "EleutherAI/pythia-2.8b": ("GPTNeoX", llama(2560, 10240, 32, 32, 32, 50304, 2048, **UNTIED)),
     "EleutherAI/pythia-70m": ("GPTNeoX", llama(512, 2048, 6, 8, 8, 50304, 2048, **UNTIED)),
     "openai-community/gpt2-xl": ("GPT2", dict(n_embd=1600, n_layer=48, n_head=25)),
     "openai-community/gpt2": ("GPT2", dict(n_embd=768, n_layer=12, n_head=12)),
@@ -144,6 +129,6 @@ PUBLISHED_HEADS: dict[str, dict[str, Any]] = {
 
 
 def published_config(name: str) -> Any:
-    """The config of a model in the table."""
+    """Make the config of a model in the table."""
     kind, values = PUBLISHED[name]
     return getattr(transformers, f"{kind}Config")(**values)

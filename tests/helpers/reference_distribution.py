@@ -1,7 +1,6 @@
-"""The distribution that a lane must sample from, and a test of samples against it.
+"""The distribution that a lane must sample from, and tests of samples against it.
 
-It is computed in fp64 from forward passes without caches. It shares no code with
-specviz.core.sampling, which it checks.
+It is computed in fp64 from forward passes without caches, and shares no code with the package.
 """
 
 from __future__ import annotations
@@ -88,14 +87,15 @@ SLICES = 6  # of the vocabulary at a token, of about the same probability
 def text_p_value(
     model: Any, prompt: Sequence[int], text: Sequence[int], settings: Settings, draft: Any = None
 ) -> float:
-    """The p-value of one long text of any model. The vocabulary is brought into an order at every
-    token and cut into slices: how often a token of the first was written, how often one of the
-    second, and so on, is held against the chances that each slice had.
+    """The p-value of one long text of any model.
 
-    The order is the model's own, likeliest first, or with a draft by q / p: whatever judges drafts
-    wrongly writes too many or too few tokens of which the draft thinks more than the target.
-    Chances differ from token to token, so that the counts' own covariance takes the place of that
-    of Pearson's test. Slices with fewer than 5 expected tokens are pooled.
+    At every token the vocabulary is sorted and cut into slices. The test compares how often a token
+    of each slice was written with the probabilities of the slices.
+
+    The vocabulary is sorted by the model's own probability, or with a draft by q / p: a wrong
+    verdict writes too many or too few tokens that the draft prefers. Probabilities differ from
+    token to token, so the counts' own covariance replaces that of Pearson's test. Slices with fewer
+    than 5 expected tokens are pooled.
     """
     p = laws_along(model, prompt, text, settings)
     tokens = np.arange(len(text))
@@ -126,8 +126,9 @@ def text_p_value(
 def laws_along(
     model: Any, prompt: Sequence[int], text: Sequence[int], settings: Settings
 ) -> np.ndarray:
-    """The probabilities at every token of a text, [tokens, vocab], from one pass without a
-    cache."""
+    """Compute the probabilities at every token of a text, [tokens, vocab], in one pass without a
+    cache.
+    """
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([[*prompt, *text]]), use_cache=False).logits[0]
     rows = logits[len(prompt) - 1 : -1].double().numpy()

@@ -1,4 +1,4 @@
-"""Figures that are equal but for the last bits of their numbers."""
+"""A comparison of figures up to the last bits of their numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def check(found: Any, expected: Any, path: str) -> None:
-    """Assert that all that is expected was found; what is not listed is not looked at.
+    """Assert that `found` has all expected values; it may have others.
 
     A text such as "2/3" is the number.
     """

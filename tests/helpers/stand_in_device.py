@@ -1,8 +1,8 @@
-"""A device that only pretends: its tensors lie in the host's memory, but behave like a GPU's.
+"""A stand-in for a GPU: its tensors are in the host's memory, but behave like a GPU's.
 
-An operation on tensors of the host and of the device fails, as with CUDA, and everything that would
-make the host wait for a value of the device is written down. So a machine without a GPU shows
-whether decoding would run on one, and how often the host would wait.
+An operation on tensors of the host and of the device fails, as with CUDA, and each wait of the
+host for a value of the device is recorded. So a machine without a GPU shows whether decoding would
+run on one, and how often the host would wait.
 
 It is a `PrivateUse1` backend of torch, registered from Python: factories such as `torch.zeros`
 have kernels for it, and all other operations arrive in `StandInTensor.__torch_dispatch__`.
@@ -52,7 +52,7 @@ _waits: list[str] = []
 
 
 class MixedDevices(RuntimeError):
-    """What CUDA raises as a `RuntimeError`."""
+    """The error that CUDA raises as a `RuntimeError`."""
 
 
 class StandInTensor(torch.Tensor):
@@ -129,7 +129,7 @@ def _is_composite(func: Any) -> bool:
 
 
 def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`func` on the host's memory, with the rules of a GPU."""
+    """Run `func` on the host's memory, with the rules of a GPU."""
     name = func.overloadpacket.__name__
     found: list[Tensor] = []
     raw_args = _raw(args, found)
@@ -152,7 +152,7 @@ def _ours(t: Tensor) -> bool:
 
 
 def _raw(value: Any, found: list[Tensor]) -> Any:
-    """`value` with the memory of its tensors, which are added to `found`."""
+    """Return `value` with the memory of its tensors, and add these to `found`."""
     if isinstance(value, Tensor):
         found.append(value)
         return value.raw if isinstance(value, StandInTensor) else value
@@ -160,7 +160,7 @@ def _raw(value: Any, found: list[Tensor]) -> Any:
 
 
 def _shown(value: Any, known: dict[int, StandInTensor]) -> Any:
-    """`value` with tensors of the device; those changed in place are the `known` ones."""
+    """Return `value` with tensors of the device; those changed in place are the `known` ones."""
     if isinstance(value, Tensor):
         ours = known.get(id(value))
         if ours is None:
@@ -194,20 +194,20 @@ def _factory(op: Any) -> Callable[..., Tensor]:
 
 
 def _copy_from(source: Tensor, target: StandInTensor, non_blocking: bool = False) -> Tensor:
-    """The end of `torch.tensor(values, device=...)`, which no dispatch sees."""
+    """The last step of `torch.tensor(values, device=...)`, which is never dispatched."""
     target.raw.copy_(source)
     return target
 
 
 class _Hook(_DummyPrivateUse1Hook):
-    """Tells torch that nobody else should choose this device."""
+    """Tells torch that no other code should choose this device."""
 
     def is_available(self) -> bool:
         return False
 
 
 class _Module:
-    """What torch expects as `torch.standin`."""
+    """The module `torch.standin` that torch expects."""
 
     def is_available(self) -> bool:
         return False
@@ -245,7 +245,7 @@ DEVICE = torch.device(NAME, 0)
 
 @contextmanager
 def host_waits() -> Iterator[list[str]]:
-    """Within it, the names of the operations that made the host wait are appended to the list."""
+    """Append to the list, inside the block, the names of operations that made the host wait."""
     before = len(_waits)
     found: list[str] = []
     try:
@@ -256,7 +256,7 @@ def host_waits() -> Iterator[list[str]]:
 
 
 def on_device(model: Any) -> Any:
-    """`model` itself, with its weights and buffers on the device."""
+    """Move the weights and buffers of `model` to the device; returns `model`."""
     moved: dict[int, nn.Parameter] = {}  # tied weights stay tied
     for module in model.modules():
         for name, weight in module._parameters.items():

@@ -1,4 +1,4 @@
-"""The streams of the page for tests that have no event loop."""
+"""The page's streams for tests without an event loop."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from specviz.page.queue import RunQueue
 
 
 class Stepped:
-    """The values of an asynchronous generator, one step at a time. Closing it closes the
-    generator. Steps are made in a thread: that of the tests may have an event loop already."""
+    """Iterates over an asynchronous generator, and closes it.
+
+    Steps run in a thread, because that of the tests may have an event loop already.
+    """
 
     def __init__(self, generator: AsyncGenerator[Any, None]) -> None:
         self._generator = generator
@@ -51,7 +53,7 @@ async def _next(generator: AsyncGenerator[Any, None]) -> Any:
 
 
 def deltas(queue: RunQueue, run: Run) -> Iterator[str]:
-    """The deltas of a run, as JSON."""
+    """Yield the deltas of a run, as JSON."""
     with closing(Stepped(delivery.deltas(queue, run))) as stream:
         for delta in stream:
             yield orjson.dumps(delta).decode()

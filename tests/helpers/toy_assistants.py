@@ -1,4 +1,4 @@
-"""A tiny Gemma 4 with an assistant, and what the assistant should draft.
+"""A tiny Gemma 4 with an assistant, and the drafts that are expected of it.
 
 The reference reads the whole text again for each draft, without a cache.
 """
@@ -41,7 +41,7 @@ def _text(vocab: int, kinds: Sequence[str], width: int, **changes: Any) -> Gemma
 
 
 def gemma(vocab: int, *, shared: int = 2, kinds: Sequence[str] = KINDS) -> Any:
-    """A random target. shared: how many of its last layers read the keys of others."""
+    """Make a random target. shared: how many of its last layers use the keys of others."""
     torch.manual_seed(0)
     layer_inputs = {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": vocab}
     config = _text(vocab, kinds, 32, num_kv_shared_layers=shared, **layer_inputs)
@@ -49,8 +49,9 @@ def gemma(vocab: int, *, shared: int = 2, kinds: Sequence[str] = KINDS) -> Any:
 
 
 def gemma_chain(vocab: int, *, shared: int = 0) -> Any:
-    """A target without attention, so that its text is a Markov chain: with as few layers as have
-    keys of both kinds."""
+    """Make a target without attention, whose text is a Markov chain, with the fewest layers that
+    have keys of both kinds.
+    """
     model = gemma(vocab, shared=shared, kinds=KINDS[: 2 + shared])
     with torch.no_grad():
         for layer in model.model.layers:
@@ -75,7 +76,7 @@ def assistant(target: Any, **changes: Any) -> Assistant:
 
 
 def drafted_logits(head: Assistant, target: Any, ids: Sequence[int], chain: int) -> Tensor:
-    """The logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
+    """Compute the logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
     text, known = torch.tensor([list(ids)]), len(ids) - chain
     last = len(KINDS) - target.config.num_kv_shared_layers  # of the layers that keep keys
     with torch.no_grad():
@@ -102,7 +103,7 @@ def drafted_logits(head: Assistant, target: Any, ids: Sequence[int], chain: int)
 
 
 def saved_pair(folder: Path) -> tuple[Path, Path]:
-    """The folders of a target and of its assistant."""
+    """Save a target and its assistant; returns their folders."""
     target, model = gemma(8), assistant_model(8)
     model.save_pretrained(folder / "helper")
     return saved(folder / "target", target, words(8)), folder / "helper"

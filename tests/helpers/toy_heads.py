@@ -1,7 +1,7 @@
-"""Tiny heads on a target, as folders in both published formats, and what they should compute.
+"""Tiny heads on a target, as folders in both published formats, and their expected logits.
 
-The reference, `ToyHead`, follows the description of EAGLE-3 (arXiv 2503.01840) and knows nothing
-of the package: it keeps no cache, and reads every place of a chain again at each step.
+The reference, `ToyHead`, follows the description of EAGLE-3 (arXiv 2503.01840) and uses nothing of
+the package: it keeps no cache, and reads every position of a chain again at each step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from specviz.sides.heads.eagle import Head, HeadConfig
 
 
 def random_head(target: Any) -> Head:
-    """A head that fits any target whose layers can be found, and guesses at random."""
+    """Make a head that fits any target whose layers can be found, and guesses at random."""
     own, vocab = text_config(target), logit_width(target)
     layer = LlamaConfig(
         vocab_size=vocab,
@@ -46,7 +46,7 @@ THETA, EPS = 500.0, 1e-5
 class ToyHead:
     """A random head for `target`.
 
-    states: which of transformers' `hidden_states` it reads. drafted: the target's ids of its
+    states: the `hidden_states` of transformers that it reads. drafted: the target's ids of its
     tokens. norm_first: whether its residual is the normed state. own: whether it has an embedding
     of its own.
     """
@@ -85,7 +85,7 @@ class ToyHead:
             self.w["embed"] = self.target.get_input_embeddings().weight.detach()
 
     def logits(self, ids: Sequence[int], chain: int) -> Tensor:
-        """The last logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
+        """Compute the logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
         w, text = self.w, torch.tensor(list(ids))
         known = len(ids) - chain  # tokens of the text; the target has read all but the last
         with torch.no_grad():
@@ -99,7 +99,7 @@ class ToyHead:
         return whole
 
     def _target_states(self, ids: Sequence[int]) -> Tensor:
-        """The states [ids, ...] that the head reads; all chains of a round begin at the same."""
+        """The states [ids, ...] that the head reads, the same for all chains of a round."""
         if self._read is None or self._read[0] != list(ids):
             read = self.target(input_ids=torch.tensor([list(ids)]), output_hidden_states=True)
             states = torch.cat([read.hidden_states[n][0] for n in self.states], -1)
@@ -148,7 +148,7 @@ class ToyHead:
         }
 
     def save_eagle(self, folder: Path, **changes: Any) -> Path:
-        """A checkpoint as EAGLE-3's authors publish them; `changes` are made to its config."""
+        """Save a checkpoint in the format of EAGLE-3's authors; `changes` go into its config."""
         config = {
             "architectures": ["LlamaForCausalLMEagle3"],
             "draft_vocab_size": len(self.drafted),
@@ -157,7 +157,7 @@ class ToyHead:
         return self._save(folder, "midlayer.", config | changes)
 
     def save_speculators(self, folder: Path, **changes: Any) -> Path:
-        """The same in the format of `speculators`."""
+        """Save a checkpoint in the format of `speculators`."""
         config = {
             "architectures": ["Eagle3Speculator"],
             "speculators_model_type": "eagle3",

@@ -1,4 +1,4 @@
-"""Tiny targets with multi-token prediction layers, and what these should draft.
+"""Tiny targets with multi-token prediction layers, and their expected drafts.
 
 The reference keeps nothing between steps: it reads the whole text again with an empty cache.
 """
@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def with_layers(kind: str, vocab: int, *, spread: float = 0.3) -> tuple[Any, Any]:
-    """A random target of this kind, and its layers as transformers' `MtpModel`."""
+    """Make a random target of this kind, and its layers as transformers' `MtpModel`."""
     name, values = KINDS[kind]
     config = getattr(transformers, f"{name}Config")(
         **{**SIZES, "vocab_size": vocab, "initializer_range": spread, **values}
@@ -62,7 +62,7 @@ def head_of(kind: str, vocab: int, *, spread: float = 0.3) -> MtpHead:
 
 
 def drafted_logits(target: Any, layers: Any, ids: Sequence[int], chain: int) -> Tensor:
-    """The logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
+    """Compute the logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
     text, known, depth = torch.tensor([list(ids)]), len(ids) - chain, len(layers.layers)
     cache = MtpCache(config=layers.config)
     with torch.no_grad():
@@ -80,7 +80,7 @@ def drafted_logits(target: Any, layers: Any, ids: Sequence[int], chain: int) -> 
 
 
 def saved_mellum(folder: Path) -> tuple[Any, Any]:
-    """A folder as published: the layer beside the target, under names of its own; returns both."""
+    """Save a folder as published, with the layer beside the target; returns both."""
     target, layers = with_layers("mellum", 8)
     saved(folder, target, words(8))
     weights = load_file(folder / "model.safetensors")
@@ -98,7 +98,7 @@ def saved_mellum(folder: Path) -> tuple[Any, Any]:
 
 
 def _published(name: str, tensor: Tensor) -> dict[str, Tensor]:
-    """A weight as checkpoints have it: a tensor for each expert, gate and up apart."""
+    """Rename a weight as in checkpoints: a tensor for each expert, gate and up apart."""
     base, _, fused = name.rpartition(".")
     if not base.endswith(".experts"):
         return {name: tensor}

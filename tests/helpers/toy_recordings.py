@@ -25,24 +25,24 @@ def toy_pair(**config: Any) -> Any:
 
 @cache
 def recorded(settings: Settings, mode: Any = "interleaved") -> Trace:
-    """The trace of a race of `toy_pair`."""
+    """Record a race of `toy_pair`."""
     return Trace.from_events(race(toy_pair(), [1, 2, 3], settings, mode=mode))
 
 
 def values(settings: Settings) -> dict[str, Any]:
-    """A copy of the JSON values of a run, for a test to edit."""
+    """Copy the JSON values of a run, for a test to edit."""
     copy: dict[str, Any] = orjson.loads(orjson.dumps(recorded(settings).to_dict()))
     return copy
 
 
 def saved(trace: Trace, folder: Path, name: str = "run.json.gz") -> bytes:
-    """The bytes of the file that the trace is saved to."""
+    """Save a trace; returns the bytes of the file."""
     trace.save(folder / name)
     return (folder / name).read_bytes()
 
 
 def sentence(raw: bytes, **limits: int) -> str:
-    """The sentence with which a file is rejected: a short line, safe in a terminal and in HTML."""
+    """The sentence that rejects a file: a short line, safe in a terminal and in HTML."""
     with pytest.raises(TraceError) as caught:
         read_recording(raw, **limits)
     said = str(caught.value)

@@ -1,4 +1,4 @@
-"""Waiting for what happens in another thread or process."""
+"""Wait for events in other threads or processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def until(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
-    """Wait until it holds, but no longer than that; returns whether it does."""
+    """Wait until `condition()` is true, at most `seconds`; returns its last value."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)

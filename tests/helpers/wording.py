@@ -1,4 +1,4 @@
-"""Numbers and tokens as the page words them, written down a second time."""
+"""A second implementation of the page's texts for numbers and tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BLANKS += "".join(map(chr, range(0x2000, 0x200B)))
 
 
 def chance(value: float) -> str:
-    """A probability."""
+    """Write a probability."""
     hundred = 100 * value
     if value > 0 and hundred < 0.1:
         return "< 0.1 %"
@@ -21,7 +21,7 @@ def chance(value: float) -> str:
 
 
 def visible(text: str) -> str:
-    """A token as a word."""
+    """Write a token as a word."""
     if not text:
         return "◌"
     marked = text.replace("\n", "¶")
@@ -31,12 +31,12 @@ def visible(text: str) -> str:
 
 
 def spaces(run: re.Match[str]) -> str:
-    """Spaces in a row."""
+    """Write spaces in a row."""
     count = len(run[0])
     return f"␣×{count}" if count > 4 else "␣" * count
 
 
 def milliseconds(seconds: float) -> str:
-    """A time."""
+    """Write a time."""
     value = 1000 * seconds
     return f"{value:.{3 if value < 0.1 else 2 if value < 100 else 0}f} ms"
