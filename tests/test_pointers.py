@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -34,6 +32,14 @@ CALLED = re.compile(r"[a-zA-Z_]\w*\(\)")
 FILE = re.compile(r"(?<![\w/.<>*-])(?:[\w-]+/)*[\w-]+\.(?:py|js)(?![\w/])")
 """A pattern for our files in texts, even without backticks."""
 
+PYTHON = re.compile(
+    r'(?P<prose>#[^\n]*|(?<!\w)"""(?:[^\\]|\\.)*?""")|"""(?:[^\\]|\\.)*?"""'
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'(?:[^'\\\n]|\\.)*'",
+    re.DOTALL,
+)
+"""A pattern for the comments and docstrings of a module; it skips other strings."""
+
 WRITTEN = ("build/", "sweep.csv", "sweep.json", "sweep.html", "distillation.json", "training.json")
 """Files that commands write."""
 
@@ -58,10 +64,7 @@ def prose_of(path: Path) -> Iterator[str]:
     """The docstrings and comments of a module, or the whole text of a document."""
     text = path.read_text("utf-8")
     if path.suffix == ".py":
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
-            if token.type == tokenize.COMMENT or is_docstring:
-                yield token.string
+        yield from filter(None, (found["prose"] for found in PYTHON.finditer(text)))
     elif path.suffix == ".js":
         yield from re.findall(r"//[^\n]*|/\*.*?\*/", text, re.DOTALL)
     else:
@@ -69,18 +72,26 @@ def prose_of(path: Path) -> Iterator[str]:
 
 
 @cache
-def trees() -> dict[Path, ast.AST]:
+def modules() -> list[tuple[str, str]]:
+    """The last part of the name of each module, and its text."""
     paths = [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
-    return {path: ast.parse(path.read_text("utf-8")) for path in paths}
+    return [
+        (path.parent.name if path.stem == "__init__" else path.stem, path.read_text("utf-8"))
+        for path in paths
+    ]
 
 
 @cache
-def definitions() -> dict[str, set[str]]:
-    """The names that each module binds at any depth, by the last part of the module's name."""
-    found: dict[str, set[str]] = {}
-    for path, tree in trees().items():
-        name = path.parent.name if path.stem == "__init__" else path.stem
-        names = found.setdefault(name, set())
+def tree_of(text: str) -> ast.AST:
+    return ast.parse(text)
+
+
+@cache
+def definitions(module: str) -> set[str] | None:
+    """The names that modules of this name bind at any depth; None if there is no such module."""
+    trees = [tree_of(text) for name, text in modules() if name == module]
+    names: set[str] = set()
+    for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
                 names.add(node.name)
@@ -88,26 +99,27 @@ def definitions() -> dict[str, set[str]]:
                 names.add(node.id)
             elif isinstance(node, ast.alias):
                 names.add((node.asname or node.name).split(".")[0])
-    return found
+    return names if trees else None
 
 
 @cache
-def members() -> dict[str, set[str]]:
-    """The attributes and methods of each class."""
-    found: dict[str, set[str]] = {}
-    for tree in trees().values():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.ClassDef):
-                continue
-            names = found.setdefault(node.name, set())
-            for inner in ast.walk(node):
-                if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                    names.add(inner.name)
-                elif isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(
-                    inner.ctx, ast.Store
-                ):
-                    names.add(inner.id if isinstance(inner, ast.Name) else inner.attr)
-    return found
+def members(owner: str) -> set[str] | None:
+    """The attributes and methods of classes of this name; None if there is no such class."""
+    classes = [
+        node
+        for _, text in modules()
+        if f"class {owner}" in text
+        for node in ast.walk(tree_of(text))
+        if isinstance(node, ast.ClassDef) and node.name == owner
+    ]
+    names: set[str] = set()
+    for declared in classes:
+        for node in ast.walk(declared):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                names.add(node.name)
+            elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+                names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return names if classes else None
 
 
 @cache
@@ -133,14 +145,15 @@ def is_there(name: str, source: Path) -> bool:
     if DOTTED.fullmatch(name):
         *owners, last = name.removesuffix("()").split(".")
         owner = owners[-1]
-        if owner in members():
-            return last in members()[owner]
-        if owner in definitions() and (len(owners) == 1 or owners[0] != owner):
-            return last in definitions()[owner] or last in definitions()
+        if (of_class := members(owner)) is not None:
+            return last in of_class
+        of_module = definitions(owner)
+        if of_module is not None and (len(owners) == 1 or owners[0] != owner):
+            return last in of_module or any(last == module for module, _ in modules())
     if CALLED.fullmatch(name) and source.suffix == ".py":
         function = name.removesuffix("()")
-        known = [*definitions().values(), *members().values(), set(dir(builtins))]
-        return any(function in names for names in known)
+        bound = re.compile(rf"\b(?:def|class|as) {function}\b|\b{function} = ")
+        return function in dir(builtins) or any(bound.search(text) for _, text in modules())
     return True
 
 
