@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import hypothesis
 import torch
+from hypothesis.internal.conjecture import providers
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor, nn
 from transformers import (
@@ -20,7 +21,6 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerFast,
 )
-from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from specviz import Pair, Round, Settings
 from specviz.core.events import EndReason
@@ -30,6 +30,9 @@ from specviz.core.protocols import Engine
 
 # More threads make models of this size slower.
 torch.set_num_threads(1)
+# Each process would parse the whole package for values that stand in its source, and with every
+# change of the source the examples would be others.
+providers._get_local_constants = lambda: providers._local_constants  # none
 
 
 def examples(count: int) -> Any:
@@ -58,6 +61,13 @@ class MiniConfig(PreTrainedConfig):
     max_position_embeddings: int = 512
     decay: float = 0.5
     spread: float = 1.0
+
+
+class Outputs(dict[str, Any]):
+    """What a pass returns, without the checks of transformers' own classes, which take longer than
+    the pass of a model of this size."""
+
+    __getattr__ = dict.get
 
 
 class MiniLM(PreTrainedModel, GenerationMixin):
@@ -101,13 +111,13 @@ class MiniLM(PreTrainedModel, GenerationMixin):
         past_key_values: Any = None,
         logits_to_keep: int = 0,
         **kwargs: Any,
-    ) -> CausalLMOutputWithPast:
+    ) -> Outputs:
         new = self.embedding(input_ids)[:, None]  # [batch, 1, new, hidden]
         seen = past_key_values.update(new, new, 0)[0] if past_key_values is not None else new
         count, total = new.shape[2], seen.shape[2]
         weights = self._weights(count, total, seen)
         hidden = (weights @ seen[:, 0])[:, -logits_to_keep:]
-        return CausalLMOutputWithPast(logits=self.head(hidden), past_key_values=past_key_values)
+        return Outputs(logits=self.head(hidden), past_key_values=past_key_values)
 
 
 def mini(vocab: int = 5, *, seed: int = 0, **config: Any) -> MiniLM:
