@@ -45,9 +45,18 @@ def no_texts(stream: Any, drafted: Sequence[int], emitted: Sequence[int], kept: 
 
 
 @contextmanager
-def bare_rounds() -> Iterator[None]:
-    """Make rounds bare inside the block."""
+def cold_races() -> Iterator[None]:
+    """Begin races without a warm-up inside the block: it takes a third of a toy's race, and only
+    times depend on it."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specviz.core.race.warm_up", lambda *_: None)
+        yield
+
+
+@contextmanager
+def bare_rounds() -> Iterator[None]:
+    """Make rounds bare inside the block, and begin races without a warm-up."""
+    with cold_races(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("specviz.core.tokens.Views", BareViews)
         patch.setattr("specviz.core.tokens.texts_of", no_texts)
         yield

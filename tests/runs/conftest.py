@@ -1,0 +1,14 @@
+"""No test of this folder asks how long a run took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from bare_rounds import cold_races
+
+
+@pytest.fixture(scope="package", autouse=True)
+def cold() -> Iterator[None]:
+    with cold_races():
+        yield
