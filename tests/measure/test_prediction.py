@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from bare_rounds import bare_rounds
 from toy_heads import random_head
 from toy_models import finish, llama, pair_of, relative
 
@@ -30,6 +32,12 @@ PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 LARGEST = 8
 LENGTH = 36
 BASE = Settings(gamma=LARGEST, max_new_tokens=LENGTH, ignore_eos=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bare() -> Iterator[None]:
+    with bare_rounds():
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from bare_rounds import bare_rounds
 from sentences import Sentences
 from toy_models import VirtualTime, llama, mini, pair_of, relative
 
@@ -47,12 +48,14 @@ REQUEST = SweepRequest(
 
 
 @pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
-    """A clock that only passes advance; the sweep ends as soon as everything is measured once."""
+def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[VirtualTime]:
+    """A clock that only passes advance; the sweep ends as soon as everything is measured once.
+    Rounds have only the counts and times that a sweep reads."""
     clock = VirtualTime()
     monkeypatch.setattr("specviz.core.clock.time", clock)
     monkeypatch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
-    return clock
+    with bare_rounds():
+        yield clock
 
 
 def scripted_pair(clock: VirtualTime, *, cost: float, noise: float) -> Pair:
