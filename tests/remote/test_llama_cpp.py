@@ -36,11 +36,16 @@ def assert_same_or_tied(pair: Pair, text: str, ours: Sequence[int], theirs: Sequ
     assert behind < TIED, f"token {same}: the worse candidate is {behind:.2g} nats behind"
 
 
+@pytest.fixture(scope="module")
+def builtin() -> Pair:
+    return load_pair("builtin")
+
+
 @pytest.mark.parametrize("draft", [False, True])
 def test_it_writes_the_greedy_text_of_the_same_target_here(
-    llama_cpp: Callable[..., LlamaServer], draft: bool
+    llama_cpp: Callable[..., LlamaServer], builtin: Pair, draft: bool
 ) -> None:
-    pair, server = load_pair("builtin"), llama_cpp(draft=draft)
+    pair, server = builtin, llama_cpp(draft=draft)
     question = {
         "prompt": pair.tokenizer(PROMPT)["input_ids"],
         "n_predict": 64,
@@ -57,10 +62,12 @@ def test_it_writes_the_greedy_text_of_the_same_target_here(
 
 @pytest.mark.parametrize("in_a_file", [False, True])
 def test_as_a_target_it_judges_drafts_of_this_machine(
-    llama_cpp: Callable[..., LlamaServer], gguf_pair: tuple[Path, Path], in_a_file: bool
+    llama_cpp: Callable[..., LlamaServer],
+    gguf_pair: tuple[Path, Path],
+    builtin: Pair,
+    in_a_file: bool,
 ) -> None:
     """The draft is a folder or a GGUF file."""
-    local = load_pair("builtin")
     draft = gguf_pair[1] if in_a_file else DRAFT
     pair = load_pair(f"{llama_cpp().url}#target+{draft}")
     report = examine_pair(parse_pair(f"{llama_cpp().url}#target+{draft}"))
@@ -74,7 +81,7 @@ def test_as_a_target_it_judges_drafts_of_this_machine(
     assert all(0 < (r.server_seconds or 0) <= r.verify_seconds for r in trace.rounds)
     assert trace.header.streaming_rate is not None and trace.header.streaming_rate > 0
     ours = [t.id for r in trace.lane("baseline") for t in r.emitted]
-    assert_same_or_tied(local, PROMPT, ours, emitted_ids(baseline(local, PROMPT, settings)))
+    assert_same_or_tied(builtin, PROMPT, ours, emitted_ids(baseline(builtin, PROMPT, settings)))
 
 
 def test_it_puts_turns_into_its_models_template(llama_cpp: Callable[..., LlamaServer]) -> None:

@@ -225,22 +225,31 @@ FAULTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def keyed(target: Any, draft: Path) -> Iterator[tuple[FakeServer, Pair]]:
+    """A server that asks for a key, and a pair on it."""
+    with fake_server(target, byte_level(VOCAB), key=KEY) as server:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPECVIZ_REMOTE_KEY", KEY)
+            pair = remote_pair(server, draft)
+        yield server, pair
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_mid_run_is_a_sentence_and_keeps_the_rounds(
-    target: Any, draft: Path, fault: str, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
+    keyed: tuple[FakeServer, Pair], fault: str, sentences: Sentences
 ) -> None:
-    monkeypatch.setenv("SPECVIZ_REMOTE_KEY", KEY)
-    with fake_server(target, byte_level(VOCAB), key=KEY) as server:
-        pair, kept = remote_pair(server, draft), []
-        with sentences.raises(SpecvizError) as caught:
-            for r in speculate(pair, "hello", GREEDY):
-                kept.append(r)
-                server.fault = FAULTS[fault]
-        assert KEY not in str(caught.value)
-        assert len(kept) == 1
-        server.fault = None
-        assert emitted_ids([next(speculate(pair, "hello", GREEDY))]) == emitted_ids(kept)
-        assert KEY not in repr(pair.target.server.server)
+    server, pair = keyed
+    kept = []
+    with sentences.raises(SpecvizError) as caught:
+        for r in speculate(pair, "hello", GREEDY):
+            kept.append(r)
+            server.fault = FAULTS[fault]
+    assert KEY not in str(caught.value)
+    assert len(kept) == 1
+    server.fault = None
+    assert emitted_ids([next(speculate(pair, "hello", GREEDY))]) == emitted_ids(kept)
+    assert KEY not in repr(pair.target.server.server)
 
 
 def test_nobody_there_and_addresses_that_are_none(draft: Path, sentences: Sentences) -> None:
