@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from fake_completions import FakeServer, fake_server
@@ -22,6 +23,7 @@ from scripts.engines import checks
 from scripts.engines.__main__ import examine, table
 from scripts.engines.deployments import Deployment, commands, installed, save_few_words
 from specviz import Pair, load_pair
+from specviz.audit.report import AuditReport, Control, Greedy, Mismatch, Sampled, Verdict
 from specviz.base.environment import ASSETS
 from specviz.remote.wire import Server
 from specviz.sides.served.adapters import Completions
@@ -98,9 +100,26 @@ def test_llama_cpp_is_watched_as_it_speculates(llama_cpp: Callable[..., LlamaSer
     assert not other.passed and other.figures["drafted"] == 0  # there was nothing to observe
 
 
-def test_llama_cpp_is_audited_as_it_speculates(llama_cpp: Callable[..., LlamaServer]) -> None:
-    finding = checks.audited(f"{llama_cpp(draft=True).url}#target", minutes=0.01)
-    assert finding.passed and "drafts were kept" in finding.says and len(finding.figures) == 2
+@pytest.mark.parametrize(
+    ("answer", "places", "passed"),
+    [("yes", "tie", True), ("yes", "fault", False), ("no", "", False)],
+)
+def test_an_audit_passes_where_drafts_are_kept_and_no_token_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, places: Any, passed: bool
+) -> None:
+    """What an audit of llama.cpp says is in `tests/audit/test_audit.py`."""
+    told = dict.fromkeys((field.name for field in fields(AuditReport)), ())
+    told["verdicts"] = (Verdict("speculating", answer, "so many drafts were kept."),)
+    mismatches = (Mismatch(1, 3, "a", "b", 2.0, places),) if places else ()
+    told["greedy"] = (Greedy("its own log-probabilities", 2, 64, 0.15, mismatches),)
+    control = Control("a colder one", 1.0, 100)
+    told["sampled"] = tuple(Sampled(name, 3, 400, 9, 5.0, 8, 0.4, control) for name in "ab")
+    ask = create_autospec(checks.audit_server, return_value=AuditReport(**told))
+    monkeypatch.setattr(checks, "audit_server", ask)
+    finding = checks.audited("http://here/v1#target")
+    assert finding.passed == passed and "drafts were kept" in finding.says
+    assert finding.figures == {"a": 0.4, "b": 0.4}
+    assert ask.call_args.kwargs["questions"] == ("speculating", "lossless")
 
 
 def test_what_does_not_start_is_in_the_table(tmp_path: Path, sentences: Sentences) -> None:
