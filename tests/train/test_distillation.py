@@ -48,7 +48,7 @@ def arguments(models: Path, place: Path, *extra: str) -> list[str]:
         f"train --distill {models}/target --draft {models}/draft --prompts {models}/prompts.txt "
         f"--held-out-prompts {models}/held.txt --out {place}/out --work {place}/work "
         "--device cpu --threads 1 --max-new-tokens 16 --written-tokens 2048 --write-rows 32 "
-        "--draft-steps 60 --batch-tokens 512 --micro-tokens 256 --warmup-steps 3 --rate 0.01"
+        "--draft-steps 40 --batch-tokens 512 --micro-tokens 256 --warmup-steps 3 --rate 0.01"
     )
     return [*line.split(), *extra]
 
@@ -63,7 +63,7 @@ def distilled(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_held_out_alpha_rises_and_the_saved_draft_opens(models: Path, distilled: Path) -> None:
     out = distilled / "out"
     result = json.loads((out / "distillation.json").read_text())
-    assert set(result["alpha"]) == {"0", "0.7", "1"} and result["spent"]["step"] == 60
+    assert set(result["alpha"]) == {"0", "0.7", "1"} and result["spent"]["step"] == 40
     for means in result["alpha"].values():
         assert means["rise"]["low"] > 0.1
         rise = means["after"]["value"] - means["before"]["value"]
@@ -168,8 +168,8 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--written-temperatures", "hot"], None),
         (["--device", "moon"], None),
         ([], _little_memory),
-        ([], _no_number),
-        (["--draft-steps", "1"], _full_disk),
+        (["--written-tokens", "256"], _no_number),
+        (["--written-tokens", "256", "--draft-steps", "1"], _full_disk),
     ],
 )
 def test_what_goes_wrong_is_one_sentence(

@@ -27,6 +27,12 @@ from specviz.train.writing import marked_rows
 PLACES = 12
 
 
+@pytest.fixture(autouse=True)
+def short_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that a target writes."""
+    monkeypatch.setattr("specviz.train.openings.QUESTION_TOKENS", 24)
+
+
 @pytest.fixture(scope="module")
 def target() -> torch.nn.Module:
     sizes = dict(num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1, head_dim=16)
@@ -71,13 +77,12 @@ def test_a_head_learns_what_its_target_says_and_loads_again(
     target: torch.nn.Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     folder, out, file = saved(target, tmp_path / "target"), tmp_path / "head", tmp_path / "t.jsonl"
-    tokens = torch.Generator().manual_seed(1)
+    prompts = torch.randint(1, 300, (24, 4), generator=torch.Generator().manual_seed(1))
+    texts = target.generate(prompts, max_new_tokens=20, min_new_tokens=20, do_sample=False)
     with file.open("w") as lines:
-        for _ in range(24):
-            prompt = torch.randint(1, 300, (4,), generator=tokens).tolist()
-            text = target.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)
-            ids = text[0, len(prompt) :].tolist()
-            lines.write(json.dumps({"prompt": prompt, "ids": ids, "kind": "any"}) + "\n")
+        for text in texts.tolist():
+            line = {"prompt": text[:4], "ids": text[4:], "kind": "any"}
+            lines.write(json.dumps(line) + "\n")
     words = ("--head", str(folder), "--text", str(file), "--out", str(out), "--written-tokens", "9")
     words += ("--work", str(tmp_path / "work"), "--head-tokens", "100", "--row-tokens", "31")
     trained(*words, "--head-steps", "20", "--batch-tokens", "248", "--stop-after", "12")
