@@ -182,7 +182,7 @@ def test_scripted_verdicts_keep_drafts_as_often_as_asked() -> None:
     generator = torch.Generator().manual_seed(0)
     p = torch.full((6, 8), 1 / 8)
     kept = judged = 0
-    for _ in range(3000):
+    for _ in range(1000):
         u = torch.rand(5, generator=generator, dtype=torch.float64)
         accepted = int(decide(p, p[:5], torch.zeros(5, dtype=torch.long), u, generator)[0])
         kept, judged = kept + accepted, judged + accepted + (accepted < 5)

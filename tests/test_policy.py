@@ -35,7 +35,11 @@ from specviz.runs.recording import read_recording
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 MOST = 5
 DRAFTERS = [name for name in drafter_names() if name != "none"]
-COMBINATIONS = list(itertools.product(DRAFTERS, GAMMA_POLICIES))
+COMBINATIONS = [
+    *(("model", policy) for policy in GAMMA_POLICIES),
+    *itertools.product(DRAFTERS[1:], ("optimal", "confidence")),
+]
+"""All policies, and of each drafter those that ask for its costs and its certainty."""
 
 
 @pytest.fixture(scope="module")
