@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -44,13 +45,21 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a part of a module, at any depth."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(node, part, ()):
+            yield statement
+            yield from statements(statement)
+
+
 @cache
 def imported_names(path: Path, within: ast.AST | None = None) -> list[str]:
     """Every dotted name that a file imports, at its top or inside a function. within: the part of
     the file to search, by default all of it."""
     package = ["specviz", *path.relative_to(PACKAGE).parts[:-1]]
     names = []
-    for node in ast.walk(within or tree_of(path)):
+    for node in statements(within or tree_of(path)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
