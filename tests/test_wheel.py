@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forked_page import forked_page
+from forked_page import address_of_forks, forked_page
 from forked_process import run_forked
 from gradio_client import Client
 from places import ROOT
@@ -56,6 +56,7 @@ def elsewhere(site_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     # Compiling passes in a new folder takes most of a minute, so everything runs on transformers'
     # modules.
     (start / "sitecustomize.py").write_text("import sys; sys.modules['numba'] = None")
+    address_of_forks()  # which is for tests of other files, too: it begins without these variables
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(start), str(site_packages)]))
         patch.setenv("HF_HUB_OFFLINE", "1")
