@@ -122,7 +122,7 @@ def test_the_law_is_kept_whatever_the_draft() -> None:
     chains = [mini(4, seed=seed, spread=2.0, decay=0.0, max_position_embeddings=4000)
               for seed in (2, 3)]  # fmt: skip
     local = pair_of(*chains)
-    settings = Settings(temperature=0.8, gamma=3, max_new_tokens=500, seed=1)
+    settings = Settings(temperature=0.8, gamma=3, max_new_tokens=400, seed=1)
     for most in (4, 3):
         with fake_server(chains[0], words(4), processed=True, most=most) as server:
             connected = Server(server.url)
