@@ -46,7 +46,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements in a part of a module, at any depth."""
+    """The statements within a node, at any depth."""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
         for statement in getattr(node, part, ()):
             yield statement

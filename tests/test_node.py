@@ -20,7 +20,7 @@ def test_pure_modules_pass_their_own_tests() -> None:
         pytest.skip(MISSING)
     files = sorted(NODE.glob("*.test.js"))
     assert files
-    # All in one process: `node --test` starts one for each file.
+    # One process runs all files; `node --test` would start one for each.
     script = "".join(f"import {orjson.dumps(file.as_uri()).decode()};" for file in files)
     done = subprocess.run(
         [node, "--input-type=module", "-e", script],

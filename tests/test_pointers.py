@@ -73,7 +73,7 @@ def prose_of(path: Path) -> Iterator[str]:
 
 @cache
 def modules() -> list[tuple[str, str]]:
-    """The last part of the name of each module, and its text."""
+    """The last part of each module's name, and the module's text."""
     paths = [*(ROOT / "specviz").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
     return [
         (path.parent.name if path.stem == "__init__" else path.stem, path.read_text("utf-8"))

@@ -39,7 +39,8 @@ COMBINATIONS = [
     *(("model", policy) for policy in GAMMA_POLICIES),
     *itertools.product(DRAFTERS[1:], ("optimal", "confidence")),
 ]
-"""All policies, and of each drafter those that ask for its costs and its certainty."""
+"""The draft model with every policy; other drafters with the policies that use their costs or
+confidence."""
 
 
 @pytest.fixture(scope="module")

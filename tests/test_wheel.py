@@ -56,7 +56,8 @@ def elsewhere(site_packages: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     # Compiling passes in a new folder takes most of a minute, so everything runs on transformers'
     # modules.
     (start / "sitecustomize.py").write_text("import sys; sys.modules['numba'] = None")
-    address_of_forks()  # which is for tests of other files, too: it begins without these variables
+    # Other files use this process too, so it must start before these variables are set.
+    address_of_forks()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(start), str(site_packages)]))
         patch.setenv("HF_HUB_OFFLINE", "1")

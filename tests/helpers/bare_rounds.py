@@ -46,8 +46,7 @@ def no_texts(stream: Any, drafted: Sequence[int], emitted: Sequence[int], kept: 
 
 @contextmanager
 def cold_races() -> Iterator[None]:
-    """Begin races without a warm-up inside the block: it takes a third of a toy's race, and only
-    times depend on it."""
+    """Skip the warm-up of races, which takes a third of a toy's race. Only times depend on it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("specviz.core.race.warm_up", lambda *_: None)
         yield
@@ -55,7 +54,7 @@ def cold_races() -> Iterator[None]:
 
 @contextmanager
 def bare_rounds() -> Iterator[None]:
-    """Make rounds bare inside the block, and begin races without a warm-up."""
+    """Make rounds bare, and skip the warm-up of races."""
     with cold_races(), pytest.MonkeyPatch.context() as patch:
         patch.setattr("specviz.core.tokens.Views", BareViews)
         patch.setattr("specviz.core.tokens.texts_of", no_texts)

@@ -1,4 +1,5 @@
-"""Recordings of the page, each edited so that its run looks better or different.
+"""Recordings of the page, each with a small edit of its JSON values that makes the run look better
+or different.
 
 EDITED: name: (recording, edit). Each is refused, or differs from a rerun.
 """
@@ -386,7 +387,7 @@ def path_of(name: str) -> Path:
 
 
 def edited(name: str) -> bytes:
-    """The JSON of a recording after an edit, without a digest, which a recording need not have."""
+    """The JSON of a recording after an edit, without a digest, which is optional."""
     original, edit = EDITED[name]
     data = orjson.loads(recording(original))
     edit(data)

@@ -30,9 +30,9 @@ from specviz.core.protocols import Engine
 
 # More threads make models of this size slower.
 torch.set_num_threads(1)
-# Each process would parse the whole package for values that stand in its source, and with every
-# change of the source the examples would be others.
-providers._get_local_constants = lambda: providers._local_constants  # none
+# By default hypothesis parses the whole package in each process and draws constants from its
+# source, so examples would change with every change of the source.
+providers._get_local_constants = lambda: providers._local_constants  # which is empty
 
 
 def examples(count: int) -> Any:
@@ -64,8 +64,8 @@ class MiniConfig(PreTrainedConfig):
 
 
 class Outputs(dict[str, Any]):
-    """What a pass returns, without the checks of transformers' own classes, which take longer than
-    the pass of a model of this size."""
+    """The outputs of a pass, without the checks of transformers' own output classes. These take
+    longer than a pass of a model of this size."""
 
     __getattr__ = dict.get
 

@@ -32,7 +32,7 @@ def pair() -> Pair:
 def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Two threads that share passes of this size only wait for each other.
+    # With two threads, passes of this size consist of waiting.
     monkeypatch.setattr("torch.set_num_threads", lambda _: None)
     monkeypatch.setattr("specviz.measure.samples.use_threads", lambda _: nullcontext())
     short = replace(SETTINGS, max_new_tokens=4)

@@ -36,7 +36,7 @@ REQUEST = SweepRequest(
 
 @pytest.fixture(scope="module", autouse=True)
 def bare() -> Iterator[None]:
-    """Of rounds a sweep reads their counts and times alone."""
+    """A sweep reads only the counts and times of rounds."""
     with bare_rounds():
         yield
 

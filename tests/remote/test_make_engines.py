@@ -107,7 +107,7 @@ def test_llama_cpp_is_watched_as_it_speculates(llama_cpp: Callable[..., LlamaSer
 def test_an_audit_passes_where_drafts_are_kept_and_no_token_is_a_fault(
     monkeypatch: pytest.MonkeyPatch, answer: Any, places: Any, passed: bool
 ) -> None:
-    """What an audit of llama.cpp says is in `tests/audit/test_audit.py`."""
+    """`tests/audit/test_audit.py` audits a real llama.cpp."""
     told = dict.fromkeys((field.name for field in fields(AuditReport)), ())
     told["verdicts"] = (Verdict("speculating", answer, "so many drafts were kept."),)
     mismatches = (Mismatch(1, 3, "a", "b", 2.0, places),) if places else ()

@@ -227,7 +227,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def keyed(target: Any, draft: Path) -> Iterator[tuple[FakeServer, Pair]]:
-    """A server that asks for a key, and a pair on it."""
+    """A server that requires a key, and a pair with its target there."""
     with fake_server(target, byte_level(VOCAB), key=KEY) as server:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SPECVIZ_REMOTE_KEY", KEY)

@@ -1,4 +1,4 @@
-"""No test of this folder asks how long a run took."""
+"""The tests of this folder do not depend on the times of runs, so their races skip the warm-up."""
 
 from __future__ import annotations
 

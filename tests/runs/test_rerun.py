@@ -36,7 +36,7 @@ def is_builtin(path: Path) -> bool:
 
 
 FIRST = 5  # rounds of each lane: enough to expose most edits of settings
-BEGINNING = 12  # rounds of each lane of the page's recordings; those of tests run to their end
+BEGINNING = 12  # rounds of each lane of the page's recordings; those of tests run in full
 
 RECORDINGS = [
     path for path in sorted((ASSETS / "recordings").glob("*.json.gz")) if is_builtin(path)

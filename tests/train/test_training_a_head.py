@@ -29,7 +29,7 @@ PLACES = 12
 
 @pytest.fixture(autouse=True)
 def short_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that a target writes."""
+    """Limit the questions that a target writes."""
     monkeypatch.setattr("specviz.train.openings.QUESTION_TOKENS", 24)
 
 
