@@ -34,7 +34,7 @@ MINUTES = 0.015
 
 def audited(url: str, *questions: str, **options: Any) -> AuditReport:
     """Run a short audit of the server's only model."""
-    options = {"minutes": MINUTES, "tokens": 16, "at_once": 2, "context": 64, **options}
+    options = {"minutes": MINUTES, "tokens": 8, "at_once": 2, "context": 64, **options}
     return audit_server(url, questions=questions, **options)
 
 
@@ -49,8 +49,8 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
     report = audit_server(
         f"{llama_cpp(draft=True).url}#target",
         baseline=llama_cpp().url,
-        minutes=0.03,
-        tokens=16,
+        minutes=MINUTES,
+        tokens=10,
         at_once=2,
         context=64,
         on_progress=said.append,
@@ -80,7 +80,7 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
 def test_a_draft_that_costs_more_than_it_saves_does_not_pay(llama_cpp: Start) -> None:
     """As a draft that is too slow, the target drafts for itself."""
     report = audited(
-        llama_cpp(slow=True).url, "speculating", "paying", baseline=llama_cpp().url, minutes=0.03
+        llama_cpp(slow=True).url, "speculating", "paying", baseline=llama_cpp().url
     )
     assert report.drafting is not None and report.drafting.acceptance == 1.0
     gain = report.speeds[0].gain
@@ -113,19 +113,20 @@ def test_a_wrong_sampler_is_refused_where_the_right_one_is_not(llama_cpp: Start)
     model = model_at(server.url)
     prompt = model.tokenize("Once upon a time")
     law = sampled.listed_law(model, prompt, 0.7)
-    count = 62  # the fewest with four cells; in 400 simulations 30 always exposed the proxy
+    # The fewest texts with four cells; in 400 simulations 30 always exposed the proxy.
+    counts = (62, 30)
     assert sum(law.probabilities(0.7).values()) == pytest.approx(1.0)
     with altered(server.url, ask=colder) as proxy:
-        p_values = []
-        for drawing in (model, model_at(proxy.url)):
+        tests = []
+        for drawing, count in zip((model, model_at(proxy.url)), counts, strict=True):
             ids = [drawn for drawn, _ in sampled.draws(drawing, prompt, 0.7, count)]
-            test = sampled.fit(ids, law, 0.7, 2)  # the second token was drafted
-            assert test.p_value is not None and test.cells > 2
-            p_values.append(test.p_value)
-    right, wrong = p_values
-    assert right > SIGNIFICANCE > wrong
+            tests.append(sampled.fit(ids, law, 0.7, 2))  # the second token was drafted
+    right, wrong = tests
+    assert right.p_value is not None and wrong.p_value is not None
+    assert right.p_value > SIGNIFICANCE > wrong.p_value
+    assert right.cells > 2 and wrong.cells > 1
     # The control is a milder fault, which so few texts do not always expose.
-    assert test.control.caught < 1.0
+    assert wrong.control.caught < 1.0
 
 
 def test_a_greedy_text_that_is_not_the_targets_is_a_fault(llama_cpp: Start) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from llama_server import LlamaServer
 from page_server import served
 from waiting import until
 
+from specviz.audit import auditing
 from specviz.page import audits
 from specviz.page.audits import NOTHING, PageAudit
 from specviz.page.document import inline_styles
@@ -37,6 +39,8 @@ def test_its_own_user_has_the_server_audited_and_strangers_read_the_report(
     server = llama_cpp(draft=True)
     monkeypatch.setenv("SPECVIZ_REMOTE", f"{server.url}#target")
     monkeypatch.setattr(audits, "MINUTES", 0.01)
+    short = partial(auditing.audit_server, tokens=8, at_once=1, context=64)
+    monkeypatch.setattr(auditing, "audit_server", short)
     with served() as site:
         stranger = {"X-Forwarded-For": "192.0.2.7"}
         refused = site.post("/audit", b"", {**FORM, **stranger})
