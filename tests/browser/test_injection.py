@@ -21,9 +21,10 @@ from filed import settings, tokens
 from forked_page import forked_page
 from injection_texts import CHARACTERS, CORPUS, LONG, MARKUP, OTHERS, TEMPLATES
 from playwright.sync_api import Browser, Page, expect
-from visitor import PATIENCE, Visit, Visitor, wait_for
+from serve_injections import hostile_pair
+from visitor import PATIENCE, Visit, Visitor, few_draws, wait_for
 
-from specviz import Trace
+from specviz import Settings, Trace, race
 from specviz.base.errors import TraceError
 from specviz.runs.html import standalone_html
 from specviz.runs.recording import read_recording
@@ -124,14 +125,18 @@ def test_the_experiment_shows_texts_as_texts(visitor: Visitor) -> None:
     visitor.run()
     visitor.page.locator("[data-panel-open=same]").click()
     drawer = visitor.page.get_by_role("dialog", name="the same text")
+    visitor.page.route("**/begin_sampling", few_draws)
     drawer.get_by_role("button", name=re.compile("^Draw")).click()
     expect(drawer.locator(".sv-result")).to_contain_text("degrees of freedom", timeout=PATIENCE)
     assert any(text in drawer.text_content() for text in MARKUP)
     check_unharmed(visitor.page)
+    visitor.page.unroute_all()
     visitor.page.keyboard.press("Escape")
 
 
-def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
+def spoiled(
+    trace: dict[str, Any], of_header: Iterator[str], texts: Iterator[str]
+) -> dict[str, Any]:
     """Replace all texts of a trace that its readers accept."""
     found = copy.deepcopy(trace)
     found.pop("digest", None)
@@ -140,7 +145,7 @@ def spoiled(trace: dict[str, Any], texts: Iterator[str]) -> dict[str, Any]:
     for place in _places(header, skip=chosen):
         name, holder = place
         kept = holder[name]
-        holder[name] = next(texts)[:200]
+        holder[name] = next(of_header)[:200]
         if not _reads(found):
             holder[name] = kept
     # No token may contain a stop string, or the run would have ended there.
@@ -180,19 +185,14 @@ def open_file(visitor: Visitor, name: str, raw: bytes) -> None:
 
 
 @pytest.fixture(scope="module")
-def hostile_traces(browser: Browser, url: str) -> list[dict[str, Any]]:
-    """Recordings in which every text is from the corpus."""
-    context = browser.new_context()
-    visitor = Visitor(context.new_page())
-    visitor.page.goto(url)
-    visitor.ready()
-    visitor.set("number input for Temperature", 1)
-    visitor.set("number input for Length", 40)
-    visitor.prompt("<b>")
-    trace = visitor.run()
-    context.close()
+def hostile_traces() -> list[dict[str, Any]]:
+    """Recordings in which every text is from the corpus; those of one header are all markup."""
+    asked = Settings(temperature=1.0, max_new_tokens=40)
+    run = Trace.from_events(race(hostile_pair(), "<b>", asked))
+    trace = orjson.loads(orjson.dumps(run.to_dict()))
     texts = itertools.cycle([*CORPUS, LONG])
-    return [spoiled(trace, texts) for _ in range(4)]
+    headers = (itertools.cycle(MARKUP), itertools.cycle([LONG, *CORPUS[len(MARKUP) :]]))
+    return [spoiled(trace, of_header, texts) for of_header in headers]
 
 
 def test_files_their_names_and_every_text_in_them(

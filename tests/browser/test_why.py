@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from filed import emitted
 from node import called as computed
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 from sentences import Sentences
-from visitor import PATIENCE, Visitor, headline_of, two_places, wait_for
+from visitor import PATIENCE, Visitor, few_draws, headline_of, two_places, wait_for
 from wording import chance, visible
 
 from specviz import Token, Trace, compute_metrics
@@ -228,11 +228,6 @@ def test_draws_in_both_lanes_end_in_a_p_value(visitor: Visitor) -> None:
     page.keyboard.press("Escape")
     visitor.set("number input for Top-k", 0)
     visitor.run()  # so the engine is free again
-
-
-def few_draws(route: Route) -> None:
-    asked = route.request.post_data_json
-    route.continue_(post_data={**asked, "draws": 40})
 
 
 def test_a_listener_hears_rounds(visitor: Visitor) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, TypeAlias
 
-from playwright.sync_api import Error, Locator, Page, expect
+from playwright.sync_api import Error, Locator, Page, Route, expect
 
 from specviz import Trace, compute_metrics
 from specviz.runs.uncertainty import uncertainty
@@ -23,6 +23,33 @@ ALL_STAYS = """(() => {
   const wait = window.setTimeout;
   window.setTimeout = (then, ms, ...rest) =>
     ([8000, 2600].includes(ms) && !window.isHurried ? 0 : wait(then, ms, ...rest));
+})()"""
+# Frames every 70 ms instead of every 16 while a run plays, which would take half of a processor
+# while a test looks at something else. All callbacks of a frame still run together, and what a
+# visitor does is drawn in the next frame.
+FEWER_FRAMES = """(() => {
+  const next = window.requestAnimationFrame.bind(window);
+  const isPlaying = () => document.querySelector("[data-player]")?.dataset.state === "running";
+  let waiting = [];
+  let last = 0;
+  const draw = (now) => {
+    const due = waiting;
+    waiting = [];
+    last = now;
+    due.forEach((then) => then(now));
+  };
+  const hurry = () => {
+    last = 0;
+    if (waiting.length) next(draw);
+  };
+  ["input", "click", "keydown"].forEach((kind) => window.addEventListener(kind, hurry, true));
+  window.requestAnimationFrame = (then) => {
+    if (!waiting.length && !isPlaying()) return next(then);
+    if (waiting.push(then) === 1) {
+      setTimeout(() => next(draw), Math.max(0, last + 70 - document.timeline.currentTime));
+    }
+    return 0;
+  };
 })()"""
 FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # Whether this holds at once or within so many ms.
@@ -76,6 +103,12 @@ def wait_for(page: Page, holds: str, arg: Any = None, timeout: float = PATIENCE)
         page.wait_for_timeout(25)
 
 
+def few_draws(route: Route) -> None:
+    """Reduce the draws that the page asks for."""
+    asked = route.request.post_data_json
+    route.continue_(post_data={**asked, "draws": 40})
+
+
 class Visitor:
     """One browser window on the page, and every problem that it had there."""
 
@@ -85,6 +118,7 @@ class Visitor:
         self.problems: list[str] = []
         page.set_default_timeout(PATIENCE)
         page.add_init_script(ALL_STAYS)
+        page.add_init_script(FEWER_FRAMES)
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("console", self._console)
         page.on("request", self._request)
