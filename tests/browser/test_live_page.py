@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from filed import legend_counts
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from sentences import Sentences
 from visitor import PATIENCE, Visit, Visitor, wait_for
 
@@ -249,9 +249,8 @@ def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor
     visitor.state("ended")
 
 
-def test_labels_fit_where_the_fonts_do_not_come(visit: Visit) -> None:
+def check_that_labels_fit_without_fonts(page: Page) -> None:
     """A first visit does not wait for fonts, and a busy server may answer too late."""
-    page = visit().page
     page.route("**/fonts/**", lambda route: None)
     page.reload(wait_until="commit")
     expect(page.locator("[data-player][data-ready]")).to_be_visible()
@@ -281,6 +280,8 @@ def test_a_part_that_does_not_arrive_is_told_and_fetched_again(
 ) -> None:
     visitor = visit()
     page, notice = visitor.page, visitor.page.locator("[data-notice]")
+    check_that_labels_fit_without_fonts(page)
+    visitor.ready()
     visitor.set("number input for Length", 8)
     visitor.run()
     page.keyboard.press("Escape")  # the settings

@@ -192,6 +192,8 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
     offline.get_by_role("button", name="the same text").click()
     expect(offline.locator(".sv-drawer")).to_contain_text("needs the models")
     expect(offline.get_by_role("button", name="Draw")).to_have_count(0)
+    offline.keyboard.press("Escape")
+    check_that_nothing_is_cut_off(offline)
 
     small = taken(visitor, "embed", tmp_path)  # it fills a frame of any size and plays in it
     for width, height in ((720, 420), (360, 520)):
@@ -333,19 +335,18 @@ def test_the_page_of_charts_draws_them_all_from_disk(offline: Page, tmp_path: Pa
         assert set(plots) == {page}  # the charts are in the reader's theme, as the page is
 
 
-def test_the_longest_sentences_about_a_run_are_read_without_scrolling(
-    visitor: Visitor, offline: Page, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.html"
-    path.write_text(standalone_html(Trace.load(RECORDINGS / "easy.json.gz")), "utf-8")
-    offline.goto(path.as_uri())
-    offline.wait_for_selector("[data-player][data-ready]")
-    for page in (visitor.page, offline):
-        for width, height in ((1920, 1080), (1440, 900), (1280, 720)):
-            page.set_viewport_size({"width": width, "height": height})
-            for is_doubted in (False, True):
-                page.evaluate(SAID_AT_LENGTH, is_doubted)
-                assert page.evaluate(CUT_OFF) == [], (page.url[:5], width, is_doubted)
+def test_the_longest_sentences_about_a_run_are_read_without_scrolling(visitor: Visitor) -> None:
+    """The test of the page that is taken away checks them there."""
+    check_that_nothing_is_cut_off(visitor.page)
+
+
+def check_that_nothing_is_cut_off(page: Page) -> None:
+    """Check the longest sentences about a run in windows of three sizes."""
+    for width, height in ((1920, 1080), (1440, 900), (1280, 720)):
+        page.set_viewport_size({"width": width, "height": height})
+        for is_doubted in (False, True):
+            page.evaluate(SAID_AT_LENGTH, is_doubted)
+            assert page.evaluate(CUT_OFF) == [], (width, is_doubted)
 
 
 def test_an_idle_page_asks_for_no_frames_after_a_run(visitor: Visitor) -> None:
