@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 from sentences import Sentences
-from visitor import Visit, wait_for
+from visitor import Visitor, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.core.lanes import LANES, Lane
@@ -41,11 +41,11 @@ def recordings(shelf: Path, names: list[str]) -> list[Trace]:
 
 
 def test_the_last_two_runs_are_compared_once_there_are_two(
-    visit: Visit, shelf: Path, names: list[str], sentences: Sentences
+    visitor: Visitor, shelf: Path, names: list[str], sentences: Sentences
 ) -> None:
-    visitor = visit(width=390, height=844)
-    visitor.playing()
     page = visitor.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    visitor.playing()
     dialog = page.get_by_role("dialog", name="Two runs")
     page.keyboard.press("c")
     expect(dialog).to_contain_text("only one run so far")
@@ -92,14 +92,16 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
     wait_for(page, "window.specviz.trace.header.settings.gamma === 4")
     page.keyboard.press("c")
     assert page.evaluate(FIGURES)[-1] == ["40", "64"]
+    page.keyboard.press("Escape")
 
 
 def test_a_question_is_asked_guessed_and_answered_by_its_run(
-    visit: Visit, shelf: Path, names: list[str], sentences: Sentences
+    visitor: Visitor, shelf: Path, names: list[str], sentences: Sentences
 ) -> None:
-    visitor = visit()
-    visitor.playing()
     page = visitor.page
+    page.keyboard.press("1")
+    wait_for(page, "window.specviz.trace?.header.settings.gamma === 4")
+    visitor.playing()
     asked, answer = page.locator("[data-ask]"), page.locator("[data-answer]")
     page.keyboard.press("q")  # from the page to the stage
     expect(asked).to_contain_text("Will it be accepted?")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 from toy_recordings import SAMPLED, recorded, saved
-from visitor import Visit, Visitor, wait_for
+from visitor import Visitor, wait_for
 
 from specviz import Round, Token, Trace
 from specviz.core.events import End, Outcome
@@ -255,8 +255,7 @@ def test_a_thin_mark_tells_what_was_rejected(visitor: Visitor, opened: Trace) ->
     read(visitor, "marks")
 
 
-def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visit: Visit) -> None:
-    visitor = visit()
+def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visitor: Visitor) -> None:
     page = visitor.page
     reading = page.locator("[data-player][data-reading]")
     expect(reading).to_have_attribute("data-reading", "marks")
@@ -275,6 +274,7 @@ def test_the_switch_is_remembered_in_the_link_and_on_stage_under_a_key(visit: Vi
     page.keyboard.press("m")
     expect(reading).to_have_attribute("data-reading", "marks")
     wait_for(page, "!location.search.includes('reading')")
+    page.keyboard.press("s")
 
 
 # Whether the tokens of the lane with drafts are filled, by outcome, and the number of signs above

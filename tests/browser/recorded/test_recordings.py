@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, expect
 from sentences import Sentences
 from serve import UNHURRIED
 from toy_recordings import SAMPLED, recorded, saved, sentence, values
-from visitor import Visit, Visitor, two_places, wait_for
+from visitor import Visitor, two_places, wait_for
 
 from specviz import Trace, compute_metrics
 from specviz.core.lanes import LANES
@@ -71,9 +71,8 @@ PLAYING = "performance.getEntriesByName('specviz-playing')"
 
 
 def test_a_visit_begins_with_a_recording_and_run_goes_live(
-    visit: Visit, shelf: Path, names: list[str], capsys: pytest.CaptureFixture[str]
+    visitor: Visitor, shelf: Path, names: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    visitor = visit()
     wait_for(visitor.page, f"{PLAYING}.length")
     taken = visitor.page.evaluate(f"{PLAYING}[0].startTime")  # ms since the page was requested
     with capsys.disabled():
@@ -139,8 +138,9 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
         expect(page.locator("[data-spread]")).to_have_text(said)
     visitor.state("ended")
     page.locator("[data-speed]").select_option("10")
+    page.locator("[data-scrub]").fill(str(total - 8))
     page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("r")
+    page.keyboard.press("Space")
     wait_for(page, "window.specviz.position === window.specviz.events")
     visitor.state("ended")
 
@@ -316,7 +316,7 @@ def test_a_long_text_stands_in_blocks_that_come_and_go_with_the_playhead(visitor
 
 
 def test_a_live_run_can_be_held_back_and_caught_up_with(visitor: Visitor) -> None:
-    visitor.set("number input for Length", 60)
+    visitor.set("number input for Length", 32)
     visitor.prompt(UNHURRIED)
     visitor.button("Run").click()
     expect(visitor.player).to_have_attribute("data-source", "live")
@@ -332,7 +332,7 @@ def test_a_live_run_can_be_held_back_and_caught_up_with(visitor: Visitor) -> Non
     page.keyboard.press("l")
     wait_for(page, "window.specviz.position === window.specviz.events")
     visitor.state("ended")
-    assert len(visitor.trace()["rounds"]) > 60
+    assert len(visitor.trace()["rounds"]) > 32
 
 
 def test_a_run_that_was_stopped_before_its_first_round_has_ended(
@@ -351,6 +351,7 @@ def test_a_lane_shows_the_end_of_its_text_until_a_visitor_scrolls(visitor: Visit
     page = visitor.page
     begin_anew(visitor)
     page.locator("[data-scrub]").fill(str(page.evaluate("window.specviz.events")))
+    visitor.state("ended")
     page.evaluate(LOWER, 100)
     wait_for(page, f"({BELOW})() < 2")
     page.evaluate(SCROLL, -80)
