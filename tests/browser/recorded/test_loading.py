@@ -61,7 +61,7 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     expect(notice).to_contain_text("(1.1 GB): 40%.")
     expect(notice).to_contain_text("Meanwhile a recording")
     sentences(notice.inner_text(), measured=True)
-    visitor.state("running")
+    visitor.playing()
     expect(page.locator("[data-differs]")).to_contain_text(f"pair {TITLE}")
     expect(page.locator("[data-stale]")).to_contain_text("Recording")
 
