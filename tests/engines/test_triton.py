@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("a GPU compiles these kernels", allow_module_level=True)
 
+from triton.runtime import interpreter
+
 from specviz.sides.fast_gpu import triton_pass as module
 from specviz.sides.fast_gpu.triton_pass import TritonPass
 
@@ -50,6 +53,30 @@ KINDS = [
     *("llama", "qwen 2", "qwen 3", "llama, scaled", "llama, biases", "llama, wide heads"),
     *("llama, llama 3 rope", "llama, yarn"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_interpreter() -> Iterator[None]:
+    """Triton's language is replaced once for each module of functions, not at each call of one, and
+    no sum of indices is looked at for overflow, which toys are too small for: both take half of the
+    time."""
+    replace_language = interpreter._patch_lang
+    scopes: dict[str, Any] = {}
+    left_replaced = SimpleNamespace(restore=lambda: None)
+
+    def replace_once(function: Any) -> Any:
+        if function.__module__ not in scopes:
+            scopes[function.__module__] = replace_language(function)
+        return left_replaced
+
+    options = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_patch_lang", replace_once)
+        patch.setattr(interpreter.interpreter_builder, "options", options)
+        yield
+    for scope in reversed(scopes.values()):
+        if scope is not None:  # older versions of Triton do not undo it either
+            scope.restore()
 
 
 @pytest.fixture(autouse=True)
