@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from model_families import saved_llama
+
+
+@pytest.fixture(scope="package", autouse=True)
+def short_warm_up() -> Iterator[None]:
+    """Nobody here reads a clock for which rounds would be warmed up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specviz.core.turns.WARM_ROUNDS", 1)
+        yield
 
 
 @pytest.fixture(scope="package")
