@@ -11,7 +11,7 @@ have kernels for it, and all other operations arrive in `StandInTensor.__torch_d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -45,7 +45,7 @@ FACTORIES = (
 )
 # Of these no part waits for a value or takes another place: to run their many parts one by one
 # takes most of a pass.
-WHOLE = {"linear", "matmul", "scaled_dot_product_attention"}
+WHOLE = {"linear", "matmul", "scaled_dot_product_attention", "rms_norm", "softmax", "reshape"}
 WAITS = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 _waits: list[str] = []
@@ -64,7 +64,9 @@ class StandInTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, raw: Tensor) -> StandInTensor:
         # A view of a tensor from outside inference mode is not an inference tensor.
-        with torch.inference_mode(raw.is_inference()):
+        is_inference = raw.is_inference()
+        is_other_mode = is_inference != torch.is_inference_mode_enabled()
+        with torch.inference_mode(is_inference) if is_other_mode else nullcontext():
             made = torch.Tensor._make_wrapper_subclass(
                 cls,
                 raw.shape,
