@@ -8,6 +8,7 @@ tests/engines/test_cuda.py.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,13 +80,18 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     specviz.sides.fast_gpu.engine._pools.clear()
 
 
-# Any two values of form, drafter and sampler occur together.
+# Each drafter meets each form, and each form each sampler. A drafter's work depends on whether
+# it draws, and on whether its distribution is truncated.
 KINDS_OF_ROUNDS = [
-    tuple(case.values())
-    for case in (
-        *all_pairs(form=FORMS, drafter=DRAFTERS, sampler=SAMPLERS),
-        *all_pairs(form=FORMS, drafter=["none"], sampler=["greedy", "top-p"]),
-    )
+    *(
+        tuple(case.values())
+        for case in all_pairs(
+            form=FORMS, drafter=DRAFTERS, sampler=["greedy", "temperature", "both"]
+        )
+    ),
+    *itertools.product(FORMS, ["model"], ["tiny", "top-k", "top-p"]),
+    ("eager", "none", "greedy"),
+    ("static", "none", "top-p"),
 ]
 
 
