@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bare_rounds import bare_rounds
 from numpy.typing import NDArray
 from reference_distribution import text_p_value
 from torch import Tensor
@@ -222,7 +223,8 @@ def small_file(folder: Path, kind: str, name: str, seed: int) -> TinyFile:
 def fit_of(pair: Pair, target: TinyFile, draft: TinyFile, length: int = TEXT) -> float:
     """The p-value of one long text under the distribution of the target's file."""
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=length)
-    rounds = list(speculate(pair, PROMPT, settings))
+    with bare_rounds():
+        rounds = list(speculate(pair, PROMPT, settings))
     assert {"accepted", "rejected"} <= {token.outcome for r in rounds for token in r.drafted}
     ids = emitted_ids(rounds)
     return text_p_value(target.model, PROMPT, ids, settings, draft.model)
