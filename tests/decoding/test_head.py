@@ -32,6 +32,7 @@ from specviz.sides.heads.eagle_files import load_head
 VOCAB, LAYERS = 40, 7
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=40, drafter="head")
+SHORT = 24  # tokens of a greedy text
 SIGNIFICANCE = 1e-4
 
 
@@ -52,7 +53,7 @@ def deep(vocab: int = VOCAB, layers: int = LAYERS, **config: Any) -> Any:
 @cache
 def alone(prompt: tuple[int, ...]) -> list[int]:
     """The text that transformers' `generate` writes."""
-    return generated(deep(), prompt, 40)
+    return generated(deep(), prompt, SHORT)
 
 
 def with_head(head: ToyHead, folder: Path) -> Pair:
@@ -121,8 +122,9 @@ def test_layers_that_a_checkpoint_names_are_counted_as_in_their_format(tmp_path:
 
 def test_greedy_text_is_the_targets_own_from_any_prompt(form: str, tmp_path: Path):
     _, pair = eagle(tmp_path / "head")
+    greedy = replace(SAMPLED, temperature=0.0, max_new_tokens=SHORT)
     for prompt in (PROMPT, [7], [7, 8]):
-        events = list(race(pair, prompt, replace(SAMPLED, temperature=0.0)))
+        events = list(race(pair, prompt, greedy))
         trace = Trace.from_events(events)
         check_trace(trace)
         assert trace.end is not None and trace.end.identical

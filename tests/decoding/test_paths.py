@@ -62,7 +62,7 @@ def test_all_paths_write_the_same_text_from_the_same_draws(
     pair: Pair, drafter: str, sampling: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     settings = Settings(
-        gamma=4, drafter=drafter, max_new_tokens=60, seed=5, ignore_eos=True, **sampling
+        gamma=4, drafter=drafter, max_new_tokens=40, seed=5, ignore_eos=True, **sampling
     )
     by_runs = draws_of(pair, settings)
     monkeypatch.setattr("specviz.sides.fast_cpu.engine.drafts_at_once", lambda *_: False)

@@ -32,7 +32,7 @@ from specviz.core.registry import drafters
 
 # Longer than the window, with a special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 104, 36  # tokens to write
+LONG, SHORT = 104, 24  # tokens to write
 REPEATED = 108  # tokens of a text that ends in repetition
 
 # Seeds whose texts have no repetitions and no near-ties that rounding could decide.
