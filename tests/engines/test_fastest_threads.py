@@ -88,7 +88,8 @@ def test_it_is_measured_once(eight: None, monkeypatch: pytest.MonkeyPatch) -> No
     assert fastest_threads(target, None, 64, 1) == 1
 
 
-def test_the_rounds_are_made(eight: None) -> None:
+def test_the_rounds_are_made(eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.0)  # one turn of each number
     pair = toy_pair()
     assert fastest_threads(pair.target, pair.draft, pair.vocab, 6) in thread_counts()
     short = llama(64, max_position_embeddings=8, **SMALL)
