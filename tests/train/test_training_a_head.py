@@ -70,6 +70,7 @@ def trained(*words: str) -> None:
     parser = argparse.ArgumentParser()
     cli.add_arguments(parser)
     usual = "--device cpu --checkpoint-minutes 9 --warmup-steps 2 --max-new-tokens 8"
+    usual += " --batch-tokens 248"
     cli.main(parser.parse_args([*words, *usual.split()]))
 
 
@@ -85,8 +86,8 @@ def test_a_head_learns_what_its_target_says_and_loads_again(
             lines.write(json.dumps(line) + "\n")
     words = ("--head", str(folder), "--text", str(file), "--out", str(out), "--written-tokens", "9")
     words += ("--work", str(tmp_path / "work"), "--head-tokens", "100", "--row-tokens", "31")
-    trained(*words, "--head-steps", "20", "--batch-tokens", "248", "--stop-after", "12")
-    trained(*words, "--head-steps", "20", "--batch-tokens", "248")
+    trained(*words, "--head-steps", "20", "--stop-after", "12")
+    trained(*words, "--head-steps", "20")
     said = capsys.readouterr().out
     assert "memory needed: about" in said and f"--pair '{folder}+{out}'" in said
     check_files(out)
