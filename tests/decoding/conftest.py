@@ -1,15 +1,11 @@
-"""What all tests of decoding have in common."""
+"""A fixture of all tests of decoding."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 
-@pytest.fixture(scope="package", autouse=True)
-def short_warm_up() -> Iterator[None]:
-    """Nobody here reads a clock for which rounds would be warmed up."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("specviz.core.turns.WARM_ROUNDS", 1)
-        yield
+@pytest.fixture(autouse=True)
+def short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warm races up by one round: no test here reads the times of real passes."""
+    monkeypatch.setattr("specviz.core.turns.WARM_ROUNDS", 1)

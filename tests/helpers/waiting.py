@@ -8,7 +8,7 @@ from typing import Any
 
 
 def until(condition: Callable[[], Any], seconds: float = 60.0) -> bool:
-    """Wait until `condition()` is true, at most `seconds`; returns its last value."""
+    """Wait until the condition is true, at most `seconds`; returns its last value."""
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from model_families import saved_llama
 
 
-@pytest.fixture(scope="package", autouse=True)
-def short_warm_up() -> Iterator[None]:
-    """Nobody here reads a clock for which rounds would be warmed up."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("specviz.core.turns.WARM_ROUNDS", 1)
-        yield
+@pytest.fixture(autouse=True)
+def short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warm races up by one round: no test here reads the times of real passes."""
+    monkeypatch.setattr("specviz.core.turns.WARM_ROUNDS", 1)
 
 
 @pytest.fixture(scope="package")

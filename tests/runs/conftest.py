@@ -1,4 +1,4 @@
-"""The tests of this folder do not depend on the times of runs, so their races skip the warm-up."""
+"""A fixture of all tests of runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from bare_rounds import cold_races
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(autouse=True)
 def cold() -> Iterator[None]:
+    """Skip the warm-up of races: no test here reads the times of real passes."""
     with cold_races():
         yield

@@ -66,4 +66,4 @@ def test_visitors_are_not_told_to_use_a_token(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("specviz.pairs.doctor.examine", gated)
     for pair in (OPEN, NAMED):
         list(ExamineTask(pair).run(None, Stop()))  # type: ignore[arg-type]
-    assert "HF_TOKEN" in told[0] and "HF_TOKEN" not in told[1] and "choose an open one" in told[1]
+    assert "HF_TOKEN" in told[0] and "HF_TOKEN" not in told[1] and "choose an open model" in told[1]
