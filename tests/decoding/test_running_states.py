@@ -41,7 +41,7 @@ GAMMA = 3
 SEEDS = {"olmo hybrid": 1, "kimi linear": 1, "zamba": 1, "zamba 2": 1}
 DIFFERENT_CACHES = ["mamba 2", "falcon-h1", "qwen 3.5", "zaya, sliding", "mamba"]
 
-pytestmark = pytest.mark.filterwarnings("ignore:transformers' passes over several tokens")
+pytestmark = pytest.mark.filterwarnings("ignore:for .* models, transformers' passes")
 
 
 def model_of(kind: str, **changes: Any) -> Any:
