@@ -76,11 +76,11 @@ class Distributions:
         return self._feeds[position]
 
     def rows(self, count: int) -> Floats:
-        """The fp32 buffer [count, vocab] for distributions that others write; see `take`."""
+        """The fp32 buffer [count, vocab] for distributions that others write; see `store`."""
         self.reserve(count)
         return self._p_arrays[count]
 
-    def take(self, ids: NDArray[np.int64]) -> None:
+    def store(self, ids: NDArray[np.int64]) -> None:
         """Store ids drawn from rows that others wrote; in greedy runs, write the one-hot rows."""
         self._id_array[: len(ids)] = ids
         if self.greedy:

@@ -88,15 +88,15 @@ def start_lane(
     device = pair.device
     started = now(device)
     decide = options.decide or decide_of(settings)
-    context = make_context(settings, pair.vocab, device, decide, lane, options.memory)
+    run_context = make_context(settings, pair.vocab, device, decide, lane, options.memory)
     needs_states = options.states or drafter_kind(settings.drafter).reads_states
     make = make_state_engine if needs_states else make_engine
     target: Engine = make(pair.target, pair.vocab)
     threads = lane_threads(pair, lane, target)
     target.share_passes(threads)
     with use_threads(threads):
-        path = target.path(context)
-        drafter = make_drafter(pair, context, path)
+        path = target.path(run_context)
+        drafter = make_drafter(pair, run_context, path)
     ids = list(prompt_ids)
     budget = len(ids) + settings.max_new_tokens
     return LaneRun(
@@ -123,7 +123,7 @@ class LaneRun:
     """The state of one lane between rounds.
 
     ids: of the prompt and of all that was committed since.
-    policy: None if gamma are always due.
+    policy: None if every round may draft up to `settings.gamma` tokens.
     budget: the most tokens of prompt and text.
     context: the most tokens that the target can see.
     borders: of the target's rotations, see `rotation_borders`.
@@ -158,7 +158,7 @@ class LaneRun:
     def __post_init__(self) -> None:
         self.device = self.pair.device
         # The last committed token is fed at position len - 1, so a full context allows one more.
-        self.most = min(self.budget, self.context + 1)
+        self.max_length = min(self.budget, self.context + 1)
         self.ended = self._full()
 
     def prefill(self) -> Prefilled:
@@ -187,8 +187,8 @@ class LaneRun:
     def gamma_after(self, length: int) -> int:
         """The most tokens to draft after `length` committed ones."""
         due = self.policy.gamma if self.policy else self.settings.gamma
-        room = min(due, self.most - length - 1, self.drafter.room(length))
-        # A pass across a border would be two, and a refusal would have the text cross it again.
+        room = min(due, self.max_length - length - 1, self.drafter.room(length))
+        # Crossing a border takes two passes, and a rejection would move the text back before it.
         return before_border(self.borders, length, room)
 
     def round(self) -> Round:
@@ -306,7 +306,7 @@ class LaneRun:
 
     def _full(self) -> EndReason | None:
         """The limit that is reached, budget or context; None if another token has room."""
-        if len(self.ids) < self.most:
+        if len(self.ids) < self.max_length:
             return None
         if len(self.ids) >= self.budget:
             return "length"

@@ -1,6 +1,6 @@
 """Draft and judge in the host's memory: the path of models on a processor.
 
-Calls are few: the interpreter's share of a small model's draft step is as long as its pass.
+It makes few calls, because Python's share of a small model's draft step takes as long as the pass.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class NumpyPath:
         self._run = run
         self._source = run.source
         self._at_once = at_once
-        self._drafted = Distributions(run.settings, run.vocab)
-        self._judged = Distributions(run.settings, run.vocab)
+        self._draft_rows = Distributions(run.settings, run.vocab)
+        self._target_rows = Distributions(run.settings, run.vocab)
 
     def prepare(
         self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
     ) -> None:
-        distributions = self._drafted if task == "draft" else self._judged
+        distributions = self._draft_rows if task == "draft" else self._target_rows
         distributions.reserve(self._run.settings.gamma + 1)
 
     def draft(
@@ -48,29 +48,33 @@ class NumpyPath:
         layers: int | None = None,
         least_chance: float = 0.0,
     ) -> Draft:
-        q = self._drafted
+        rows = self._draft_rows
         uniforms = self._source.numbers(count)
         unread = np.array(ids[self.engine.length :], np.int64)
         if self._at_once is not None:
-            return self._at_once(unread, uniforms, q, layers, least_chance)
-        q.reserve(count)
+            return self._at_once(unread, uniforms, rows, layers, least_chance)
+        rows.reserve(count)
         feed = torch.from_numpy(unread)
         step_logits: list[torch.Tensor] = []
         end = DraftEnd(least_chance, self._run.settings)
         for step, uniform in enumerate(uniforms.tolist()):
-            logits = self.engine.forward(feed, keep=1, layers=layers, temperature=q.temperature)
+            logits = self.engine.forward(feed, keep=1, layers=layers, temperature=rows.temperature)
             step_logits.append(logits)
-            feed = q.draw(step, logits, uniform)
-            if end.is_behind(logits, q.p[step + 1][step:]):
+            feed = rows.draw(step, logits, uniform)
+            if end.ends_after(logits, rows.p[step + 1][step:]):
                 break
-        drafted = len(step_logits)
-        return Draft(q.ids[drafted], q.p[drafted], step_logits, confidences=end.confidences)
+        length = len(step_logits)
+        return Draft(rows.ids[length], rows.p[length], step_logits, confidences=end.confidences)
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         drafted = [] if draft is None else draft.ids.tolist()
         feed = host_ids([ids[-1], *drafted])
-        logits = self.engine.forward(feed, keep=len(feed), temperature=self._judged.temperature)
-        p, p_array = self._judged.write(logits)  # perhaps in the memory of the logits
+        logits = self.engine.forward(
+            feed, keep=len(feed), temperature=self._target_rows.temperature
+        )
+        p, p_array = self._target_rows.write(
+            logits
+        )  # perhaps in the memory of the logits, whose NaNs stay
         if draft is None:
             drafted_ids = feed[:0]
             q = p[:0]
@@ -83,7 +87,7 @@ class NumpyPath:
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:
             self._source.numbers(1)  # a seed then gives every verdict the same draws
-            accepted, next_id = decide_greedily(drafted, self._judged.argmax)
+            accepted, next_id = decide_greedily(drafted, self._target_rows.argmax)
         else:
             last = self._source.numbers(1).item()
             accepted, next_id = decide(p_array, q.numpy(), drafted, u.tolist(), last)

@@ -60,7 +60,7 @@ RandomSource: TypeAlias = torch.Generator | UniformDraws
 
 
 Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
-"""A rule that judges a draft run, such as `decide`, or a benchmark's replacement for it."""
+"""A rule that judges a draft run: `tensor_verdict.decide`, or a benchmark's replacement for it."""
 
 
 class Engine(Protocol):
@@ -182,7 +182,8 @@ the distributions, perhaps with the first layers only, and with an end by `least
 
 
 class DecodingPath(Protocol):
-    """One engine that drafts and judges. Chosen once per engine and run (`Engine.path`).
+    """How one engine drafts and judges: on the host, on tensors, or as CUDA graphs. Chosen once per
+    engine and run (`Engine.path`), since draft and target may run in different engines.
 
     All paths draw the same tokens from the same uniforms; they differ in how many calls they need.
     """

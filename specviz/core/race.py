@@ -64,37 +64,37 @@ def race(
 def _race(
     pair: Pair,
     prompt_ids: list[int],
-    settings: dict[Lane, Settings],
+    settings_by_lane: dict[Lane, Settings],
     mode: Mode,
     decide: Decide | None,
     memory: EarlierTexts,
     asked: Messages,
 ) -> Generator[Event, bool | None, None]:
-    """settings: of all lanes, the baseline last. asked: as `Pair.messages_of` gives it."""
+    """settings_by_lane: of all lanes, the baseline last. asked: as `Pair.messages_of` gives it."""
     # All lanes run the target in one form, or their clocks could not be compared.
-    drafters = [drafter_kind(lane_settings.drafter) for lane_settings in settings.values()]
+    drafters = [drafter_kind(settings.drafter) for settings in settings_by_lane.values()]
     states = any(drafter.reads_states for drafter in drafters)
-    for lane, lane_settings in settings.items():
-        warm_up(pair, prompt_ids, lane_settings, lane, states)
+    for lane, settings in settings_by_lane.items():
+        warm_up(pair, prompt_ids, settings, lane, states)
     options = LaneOptions(decide=decide, memory=memory, states=states, prompt=SharedPrompt())
-    lanes = {
-        lane: decode(pair, prompt_ids, lane_settings, lane, options)
-        for lane, lane_settings in settings.items()
+    events_by_lane = {
+        lane: decode(pair, prompt_ids, settings, lane, options)
+        for lane, settings in settings_by_lane.items()
     }
     try:
-        prefills = {lane: prefilled(events) for lane, events in lanes.items()}
-        header = header_of(pair, prompt_ids, settings, mode, prefills, memory, asked)
+        prefills = {lane: prefilled(events) for lane, events in events_by_lane.items()}
+        header = header_of(pair, prompt_ids, settings_by_lane, mode, prefills, memory, asked)
         if (yield header):
-            yield End(dict.fromkeys(lanes, "stopped"))
+            yield End(dict.fromkeys(events_by_lane, "stopped"))
             return
-        rounds: dict[str, list[Round]] = {lane: [] for lane in lanes}
+        rounds: dict[str, list[Round]] = {lane: [] for lane in events_by_lane}
         reasons: Reasons = {}
-        for round_ in ORDERS[mode](lanes, reasons):
+        for round_ in ORDERS[mode](events_by_lane, reasons):
             rounds[round_.lane].append(round_)
             if (yield round_):
-                stop_all(round_.lane, lanes, reasons)
+                stop_all(round_.lane, events_by_lane, reasons)
                 break
-        yield end_of(rounds, reasons, settings)
+        yield end_of(rounds, reasons, settings_by_lane)
     finally:
-        for events in lanes.values():
+        for events in events_by_lane.values():
             events.close()

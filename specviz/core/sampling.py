@@ -56,7 +56,7 @@ class DraftEnd:
         self._chance = 1.0
         self.confidences: list[float] = []
 
-    def is_behind(self, logits: Tensor, q: Tensor) -> bool:
+    def ends_after(self, logits: Tensor, q: Tensor) -> bool:
         """Whether the next token of the run, from `logits` and `q` [1, vocab], is its last one. The
         host waits for it, unless there is no least chance."""
         if not self._least_chance:

@@ -48,7 +48,7 @@ class TensorPath:
             drafted.append(feed)
             q.append(distribution)
             step_logits.append(logits)
-            if end.is_behind(logits, distribution):
+            if end.ends_after(logits, distribution):
                 break
         return Draft.of_steps(drafted, q, step_logits, end.confidences, run)
 

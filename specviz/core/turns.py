@@ -37,7 +37,7 @@ def warm_up(
 
     An engine that `warms_once` needs this once in a process where its passes take tens of
     milliseconds: its code is loaded then, and reading a prompt, which every lane begins with, wakes
-    the threads. The target alone runs the passes of a lane with drafts.
+    the threads. The baseline needs no warm-up of its own after that of a lane with drafts.
     """
     settled = _settled.setdefault(pair.target, set())
     kind = (settings.drafter, settings.verdict, settings.greedy, states)

@@ -1,7 +1,8 @@
-"""Which drafts are kept, and which token follows them: the one place that decides acceptance.
+"""The rule that decides which drafts are accepted, and which token follows them.
 
 `decide` is the rule, for rows in the host's memory. It has two more forms, which tests compare with
 it draw by draw: `decide_greedily` for greedy runs, `tensor_verdict.decide` on tensors for GPUs.
+`sides/verdicts/` has other rules.
 """
 
 from __future__ import annotations

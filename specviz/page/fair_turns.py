@@ -28,8 +28,9 @@ class FairTurns:
         self, client: str, *, limit: int, limit_of_client: int, crowded: str, share_used: str
     ) -> Iterator[None]:
         """Wait for a turn, which lasts as long as the block. client: the address; an empty one is
-        unknown, and has no limit. limit, limit_of_client: the unfinished turns allowed, in all and
-        for one address. Raises `SpecvizError` with `crowded` or `share_used` if there are more.
+        unknown, and has no limit of its own. limit, limit_of_client: the unfinished turns allowed,
+        in all and for one address. Raises `SpecvizError` with `crowded` or `share_used` if there
+        are more.
         """
         with self._changed:
             if self._unfinished.total() >= limit:

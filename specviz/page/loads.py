@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 MAX_REMEMBERED = 50  # pairs
 FIRST_READINGS = "readings.json"
 LOADS = "loads.json"
-MIN_SECONDS = 3.0  # seconds; a shorter load needs no estimate
+MIN_SECONDS = 3.0  # a shorter load needs no estimate
 
 
 class Load:

@@ -389,7 +389,7 @@ class CompiledEngine(OwnEngine):
                 confidences,
             )
         self.length = end + count - 1
-        rows.take(drafted[:count])
+        rows.store(drafted[:count])
         step_logits = torch.from_numpy(logits[:count]).split(1)
         return Draft(
             rows.ids[count],

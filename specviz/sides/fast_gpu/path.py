@@ -92,7 +92,7 @@ class GraphPath:
             drafted.append(feed)
             q.append(distribution)
             step_logits.append(logits)
-            if end.is_behind(logits, distribution):
+            if end.ends_after(logits, distribution):
                 break
         engine.length = len(ids) + len(drafted) - 1  # the last drafted token was not fed
         return Draft.of_steps(drafted, q, step_logits, end.confidences, run)

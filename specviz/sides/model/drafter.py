@@ -41,7 +41,8 @@ class ModelDrafter(Drafter):
 
     def room(self, length: int) -> int:
         # The last drafted token is never fed, so it may lie one past the context.
-        # The tokens fed after the first draft: a run does not cross a border.
+        # The tokens fed after the first draft stay in the context, and before the next length at
+        # which the model changes its rotations.
         fed = before_border(self._borders, length, self._context - length)
         return max(0, fed + 1)
 

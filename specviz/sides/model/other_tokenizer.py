@@ -170,7 +170,7 @@ class TextDrafter(TranslatedDrafter):
             proposed.append(int(feed))
             if proposed[-1] not in self._shared.draft.texts:
                 break  # no text follows a special token
-            if end.is_behind(logits, logits):
+            if end.ends_after(logits, logits):
                 break
         drafted = self._encoded(ids, proposed)[:count]
         draft = None
@@ -242,7 +242,7 @@ class SharedTokensDrafter(TranslatedDrafter):
             q.append(distribution)
             step_logits.append(logits)
             proposed.append(feed)
-            if end.is_behind(logits, distribution):
+            if end.ends_after(logits, distribution):
                 break
         draft = Draft.of_steps(drafted, q, step_logits, end.confidences, run)
         return draft, torch.cat(proposed)
