@@ -150,14 +150,12 @@ def pytest_collection_finish() -> None:
 
 
 LONG = (
-    *("browser", "recorded", "test_soak", "test_choosing_pairs", "test_audit", "test_exactness"),
-    *("test_triton", "test_static", "test_real_journey", "test_real_pair", "test_gguf"),
-    *("test_injection", "test_running_states", "test_triton_compiled", "test_families", "worker"),
-    *("test_real_runs", "test_rerun", "test_wheel", "test_page_faults", "test_packed"),
-    *("test_quantize", "test_sweep_under_load", "test_head", "test_stand_in_device"),
-    *("test_zerogpu", "test_remote", "test_packed_weights", "test_fetch", "test_loop"),
-    *("test_policy", "test_paths", "test_measure_gpu", "test_api", "test_training_a_head"),
-    *("test_doctor_agrees", "test_assistant", "test_strangers", "test_sweep", "test_extending"),
-    *("test_security", "test_visitors", "test_lent_gpu"),
+    *("recorded", "browser", "test_choosing_pairs", "test_soak", "test_audit", "test_injection"),
+    *("test_real_journey", "test_real_pair", "worker", "test_gguf", "test_wheel", "test_families"),
+    *("test_exactness", "test_running_states", "test_page_faults", "test_zerogpu", "test_static"),
+    *("test_gguf_tokenizers", "test_triton", "test_triton_compiled", "test_api", "test_packed"),
+    *("test_packed_weights", "test_visitors", "test_security", "test_stand_in_device"),
+    *("test_local_models", "test_gguf_against_llama_cpp", "test_strangers", "test_rerun"),
+    *("test_table", "test_doctor_agrees", "test_pure_javascript", "test_lent_gpu"),
 )
 """The units that take longest, the longest first."""
