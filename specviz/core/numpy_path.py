@@ -72,9 +72,8 @@ class NumpyPath:
         logits = self.engine.forward(
             feed, keep=len(feed), temperature=self._target_rows.temperature
         )
-        p, p_array = self._target_rows.write(
-            logits
-        )  # perhaps in the memory of the logits, whose NaNs stay
+        # The result may be in the memory of the logits; where those are NaN, so is it.
+        p, p_array = self._target_rows.write(logits)
         if draft is None:
             drafted_ids = feed[:0]
             q = p[:0]
