@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Generator
+from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +77,14 @@ def pytest_configure(config: pytest.Config) -> None:
         forked_page.fork_from(config.workerinput["forks"])
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    # In a fresh clone the first process compiles the test files, and the others read its results.
+    is_fresh = not any(Path(__file__).parent.glob("__pycache__/test_*-pytest-*.pyc"))
+    with compile_passes.lock_of_test_files() if is_fresh else nullcontext():
+        return (yield)
+
+
 UNCOMPILED = {
     *("test_wheel", "test_table", "test_layout", "test_api_reference", "test_palette"),
     *("test_sampling", "test_checksums", "test_spec", "test_deploy", "test_rooms", "test_settings"),
@@ -105,16 +116,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     a browser, but a fault of the page fails twice.
     """
     for item in items:
-        if BROWSER in item.path.parents:
+        if item.path.is_relative_to(BROWSER):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: place_of(unit_of(item.path)))
 
 
+@cache
 def unit_of(path: Path) -> str:
     """The unit that one process runs: a file, or all files that share a page or fork processes of
     models."""
-    shares = path.stem in FORKING or (BROWSER in path.parents and path.stem not in OWN_PAGES)
+    shares = path.stem in FORKING or (path.is_relative_to(BROWSER) and path.stem not in OWN_PAGES)
     return path.parent.name if shares else path.stem
 
 

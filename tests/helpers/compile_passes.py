@@ -22,6 +22,7 @@ KEPT = ROOT / "specviz" / "sides" / "fast_cpu" / "__pycache__"
 CHECKOUT = sha256(bytes(ROOT)).hexdigest()[:12]
 LOCK = Path(tempfile.gettempdir()) / f"passes-{CHECKOUT}.lock"
 KINDS_LOCK = Path(tempfile.gettempdir()) / f"kinds-{CHECKOUT}.lock"
+TESTS_LOCK = Path(tempfile.gettempdir()) / f"tests-{CHECKOUT}.lock"
 
 
 def begin() -> None:
@@ -43,6 +44,11 @@ def wait_for_kinds() -> None:
     """Until the products of all kinds of weights are compiled too."""
     with FileLock(KINDS_LOCK):
         pass
+
+
+def lock_of_test_files() -> FileLock:
+    """The lock of the process that compiles the test files for all others."""
+    return FileLock(TESTS_LOCK)
 
 
 def compile_passes() -> None:
