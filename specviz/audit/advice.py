@@ -21,7 +21,7 @@ SURE = 0.6  # share of steps that keep all drafts above which more drafts are wo
 MANY = 1024  # requests at once that no deployment of one server exceeds
 
 
-class ModelPlace(NamedTuple):
+class NamedModel(NamedTuple):
     """A model as its operator names it: `other_engines.ModelFiles`."""
 
     name: str
@@ -42,8 +42,8 @@ class Setting(NamedTuple):
 class Deployment(NamedTuple):
     """The models of a command: `other_engines.Machine`."""
 
-    target_files: ModelPlace
-    draft_files: ModelPlace
+    target_files: NamedModel
+    draft_files: NamedModel
     exit_layers: int | None = None
 
 
@@ -240,8 +240,8 @@ def _deployment(findings: Findings) -> Deployment:
     draft = findings.draft or "DRAFT"
     gguf = draft if draft.endswith(".gguf") else None
     return Deployment(
-        target_files=ModelPlace(findings.model),
-        draft_files=ModelPlace(draft, gguf),
+        target_files=NamedModel(findings.model),
+        draft_files=NamedModel(draft, gguf),
     )
 
 

@@ -14,7 +14,7 @@ EngineTexts: TypeAlias = dict[str, tuple[str, str]]
 
 
 class ModelFiles(Protocol):
-    """The location of a model: `measure.sweep.types.Place`."""
+    """The location of a model: `measure.sweep.types.ModelLocation`."""
 
     @property
     def name(self) -> str: ...

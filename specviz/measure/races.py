@@ -23,7 +23,7 @@ from ..runs.metrics import Metrics, compute_metrics
 from ..runs.trace import Trace
 from ..runs.uncertainty import seconds_of, uncertainty, undelayed_seconds
 from .samples import HERE, Variant, Way, Writing
-from .sweep.along import MIN_TOKENS, Rounds, rounds_of
+from .sweep.predicted_rounds import MIN_TOKENS, Rounds, rounds_of
 
 if TYPE_CHECKING:
     from ..core.protocols import Decide

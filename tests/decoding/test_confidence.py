@@ -19,7 +19,7 @@ from specviz.core.numpy_path import NumpyPath
 from specviz.core.policy import Calibration, ConfidenceGamma, OptimalGamma
 from specviz.core.tensor_path import TensorPath
 from specviz.core.types import Draft
-from specviz.measure.sweep.along import is_predictable
+from specviz.measure.sweep.predicted_rounds import is_predictable
 
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 CONFIDENT = Settings(gamma=6, gamma_policy="confidence", temperature=1.0, seed=4, ignore_eos=True)

@@ -13,13 +13,13 @@ import pytest
 from sentences import Sentences
 
 from specviz.measure.sweep.deploy import engine_settings, recommendations
-from specviz.measure.sweep.places import places_of
+from specviz.measure.sweep.model_locations import locate_models
 from specviz.measure.sweep.types import (
     Configuration,
     EngineSettings,
     Machine,
     Measured,
-    Place,
+    ModelLocation,
     RoundTimes,
     Row,
     SweepRequest,
@@ -43,8 +43,8 @@ MACHINE = Machine(
 REQUEST = SweepRequest((Question("prose", "once"),))
 FILES = replace(
     MACHINE,
-    target_place=Place("/my models/a target.gguf", "/my models/a target.gguf"),
-    draft_place=Place("draft.gguf", "draft.gguf"),
+    target_place=ModelLocation("/my models/a target.gguf", "/my models/a target.gguf"),
+    draft_place=ModelLocation("draft.gguf", "draft.gguf"),
 )
 
 
@@ -113,8 +113,8 @@ def test_the_best_row_needs_no_word_on_which_row_it_is() -> None:
 def test_names_and_paths_come_through_a_shell_as_they_are(drafter: str) -> None:
     machine = replace(
         FILES,
-        target_place=Place("/it's my/a target & more", None),
-        draft_place=Place("a draft; it's", None),
+        target_place=ModelLocation("/it's my/a target & more", None),
+        draft_place=ModelLocation("a draft; it's", None),
     )
     rows = [measured(drafter, 1.8, "best")]
     settings = {one.engine: one.text for one in engine_settings(rows, machine)}
@@ -141,8 +141,10 @@ def test_llama_cpp_gets_the_files_themselves(sentences: Sentences) -> None:
 def test_a_pair_of_published_files_is_named_by_its_repositories(sentences: Sentences) -> None:
     machine = replace(
         MACHINE,
-        target_place=Place("owner/target", "target-q4.gguf", repository="owner/target-GGUF"),
-        draft_place=Place("owner/draft", "draft-q4.gguf", repository="owner/draft-GGUF"),
+        target_place=ModelLocation(
+            "owner/target", "target-q4.gguf", repository="owner/target-GGUF"
+        ),
+        draft_place=ModelLocation("owner/draft", "draft-q4.gguf", repository="owner/draft-GGUF"),
     )
     rows = [measured("model", 1.8, "best")]
     settings = {one.engine: one for one in engine_settings(rows, machine)}
@@ -158,18 +160,18 @@ def test_places_are_what_somebody_typed(tmp_path: Path) -> None:
     (tmp_path / "draft").mkdir()
 
     def found(name: str, draft: str | None = "told draft") -> Any:
-        return places_of(SimpleNamespace(name=name, target=None, draft=None), "told", draft)
+        return locate_models(SimpleNamespace(name=name, target=None, draft=None), "told", draft)
 
     assert found(f"{file}+{tmp_path / 'draft'}") == (
-        Place(str(file), str(file)),
-        Place(str(tmp_path / "draft")),
+        ModelLocation(str(file), str(file)),
+        ModelLocation(str(tmp_path / "draft")),
     )
-    assert found("owner/target+owner/draft") == (Place("told"), Place("told draft"))
-    assert found(f"{file}+none", None) == (Place(str(file), str(file)), None)
-    assert found("of my own") == (Place("told"), Place("told draft"))
+    assert found("owner/target+owner/draft") == (ModelLocation("told"), ModelLocation("told draft"))
+    assert found(f"{file}+none", None) == (ModelLocation(str(file), str(file)), None)
+    assert found("of my own") == (ModelLocation("told"), ModelLocation("told draft"))
     coder = "Qwen/Qwen2.5-Coder-{}-Instruct"
     assert found("qwen2.5-coder-1.5b") == tuple(
-        Place(
+        ModelLocation(
             coder.format(size),
             f"qwen2.5-coder-{size.lower()}-instruct-q4_k_m.gguf",
             repository=f"{coder.format(size)}-GGUF",

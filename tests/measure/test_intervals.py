@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from specviz.measure.sweep.along import RoundCounts, Rounds
 from specviz.measure.sweep.costs import Costs
+from specviz.measure.sweep.predicted_rounds import RoundCounts, Rounds
 from specviz.measure.sweep.table import (
     Findings,
     best_row,

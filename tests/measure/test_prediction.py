@@ -18,7 +18,7 @@ from specviz import Pair, Round, Settings
 from specviz.core.model_facts import context_length
 from specviz.core.sampling import probabilities
 from specviz.kinds import DRAFTERS
-from specviz.measure.sweep.along import (
+from specviz.measure.sweep.predicted_rounds import (
     DraftsAlong,
     KnownText,
     acceptance_along,

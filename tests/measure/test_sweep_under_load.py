@@ -16,7 +16,7 @@ from specviz import Settings, Trace, race
 from specviz.core.events import Event, Round, Token
 from specviz.core.lanes import BASELINE, SPECULATIVE
 from specviz.measure.races import RaceFigures, busy_runs, is_cut, race_figures, raced
-from specviz.measure.sweep.along import MIN_TOKENS, known_text
+from specviz.measure.sweep.predicted_rounds import MIN_TOKENS, known_text
 from specviz.measure.sweep.sweep import sweep
 from specviz.measure.sweep.types import Recommendation, SweepRequest, SweepResult
 from specviz.pairs.prompts import Question

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..races import RaceFigures
-from .along import Rounds
+from .predicted_rounds import Rounds
 
 
 @dataclass(slots=True)

@@ -34,20 +34,20 @@ from .agenda import (
     rows_to_begin_with,
     why_impossible,
 )
-from .along import (
+from .deploy import page_query, recommendations
+from .model_locations import locate_models
+from .predicted_rounds import (
     KnownText,
     acceptance_along,
     is_predictable,
     known_text,
     predicted_rounds,
 )
-from .deploy import page_query, recommendations
-from .places import places_of
 from .table import Findings
 from .types import (
     Configuration,
     Machine,
-    Place,
+    ModelLocation,
     Plan,
     Recommendation,
     Row,
@@ -315,11 +315,11 @@ def _memory(pair: Pair, drafter: str) -> int | None:
     return memory
 
 
-def _shown(place: Place, name: str) -> str:
+def _shown(location: ModelLocation, name: str) -> str:
     """The name to show: for a file, that of the model in it."""
-    if place.is_file:
+    if location.is_file:
         return name
-    return place.name
+    return location.name
 
 
 def machine_of(pair: Pair, trace: Trace) -> Machine:
@@ -327,13 +327,13 @@ def machine_of(pair: Pair, trace: Trace) -> Machine:
     header = trace.header
     target = model_name(pair.target)
     draft = None if pair.draft is None else model_name(pair.draft)
-    target_place, draft_place = places_of(pair, target, draft)
+    target_location, draft_location = locate_models(pair, target, draft)
     shown_draft = draft
-    if draft is not None and draft_place is not None:
-        shown_draft = _shown(draft_place, draft)
+    if draft is not None and draft_location is not None:
+        shown_draft = _shown(draft_location, draft)
     return Machine(
         pair=pair.name,
-        target=_shown(target_place, target),
+        target=_shown(target_location, target),
         draft=shown_draft,
         device=header.device,
         processor=header.processor,
@@ -342,6 +342,6 @@ def machine_of(pair: Pair, trace: Trace) -> Machine:
         threads=(header.lane_threads or {}).get(BASELINE, header.threads),
         versions=header.versions,
         date=header.date,
-        target_place=target_place,
-        draft_place=draft_place,
+        target_place=target_location,
+        draft_place=draft_location,
     )

@@ -23,8 +23,8 @@ from ...pairs.prompts import Question
 from ...runs.metrics import Metrics, ratio
 from ...runs.uncertainty import MIN_ROUNDS, Estimate, geometric_mean, mean_interval, spread
 from ..races import RaceFigures, busy_runs, by_prompt
-from .along import Rounds, figures
 from .costs import Costs
+from .predicted_rounds import Rounds, figures
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
 
 MIN_SHARED_PROMPTS = 4  # shared prompts before a row is given up

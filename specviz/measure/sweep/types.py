@@ -305,7 +305,7 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModelLocation:
     """The location of a model, for the command line of another engine.
 
     name: its hub id, folder or GGUF file. gguf: its GGUF file, None if no such file is known.
@@ -345,18 +345,18 @@ class Machine:
     versions: dict[str, str]
     date: str
     exit_layers: int | None = None
-    target_place: Place | None = None
-    draft_place: Place | None = None
+    target_place: ModelLocation | None = None
+    draft_place: ModelLocation | None = None
 
     @property
-    def target_files(self) -> Place:
+    def target_files(self) -> ModelLocation:
         """The target's location, or its name."""
-        return self.target_place or Place(self.target)
+        return self.target_place or ModelLocation(self.target)
 
     @property
-    def draft_files(self) -> Place:
+    def draft_files(self) -> ModelLocation:
         """The draft's location, or its name."""
-        return self.draft_place or Place(str(self.draft))
+        return self.draft_place or ModelLocation(str(self.draft))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ from ...files.local_paths import local_file, local_path
 from ...files.model_files import ModelFile
 from ...pairs.spec import ModelsSpec, NamedSpec, PairSpec, parse_pair
 from ...pairs.table import Facts, NamedPair, named_pair, wheel_file
-from .types import Place
+from .types import ModelLocation
 
 
-def places_of(pair: Any, target: str, draft: str | None) -> tuple[Place, Place | None]:
+def locate_models(
+    pair: Any, target: str, draft: str | None
+) -> tuple[ModelLocation, ModelLocation | None]:
     """Locate the target and the draft model. target, draft: their names in a header; the draft's is
     None if the pair has none."""
     spec: PairSpec | None
@@ -23,15 +25,15 @@ def places_of(pair: Any, target: str, draft: str | None) -> tuple[Place, Place |
         spec = parse_pair(pair.name)
     except PairError:  # a pair of models that were loaded elsewhere
         spec = None
-    target_place = _target_place(pair, spec, target)
+    target_location = _target_location(pair, spec, target)
     if draft is None:
-        return target_place, None
-    return target_place, _draft_place(pair, spec, draft)
+        return target_location, None
+    return target_location, _draft_location(pair, spec, draft)
 
 
-def _target_place(pair: Any, spec: PairSpec | None, name: str) -> Place:
+def _target_location(pair: Any, spec: PairSpec | None, name: str) -> ModelLocation:
     if spec is None:
-        return Place(name)
+        return ModelLocation(name)
     if isinstance(spec, ModelsSpec):
         return _typed(spec.target, name)
     row = _row_of(spec)
@@ -39,22 +41,22 @@ def _target_place(pair: Any, spec: PairSpec | None, name: str) -> Place:
         return _in_a_wheel(row, row.wheel)
     if row is not None and row.target_file is not None:
         return _of_the_hub(row.target, row.target_file)
-    return Place(_builtin_folder(pair.target) or name)
+    return ModelLocation(_builtin_folder(pair.target) or name)
 
 
-def _draft_place(pair: Any, spec: PairSpec | None, name: str) -> Place:
+def _draft_location(pair: Any, spec: PairSpec | None, name: str) -> ModelLocation:
     if spec is None:
-        return Place(name)
+        return ModelLocation(name)
     if isinstance(spec, ModelsSpec):
         if spec.draft is None:
-            return Place(name)
+            return ModelLocation(name)
         return _typed(spec.draft, name)
     row = _row_of(spec)
     if row is None or (row.wheel is None and row.target_file is None):
-        return Place(_builtin_folder(pair.draft) or name)
+        return ModelLocation(_builtin_folder(pair.draft) or name)
     if row.wheel is None and row.draft is not None and row.draft_file is not None:
         return _of_the_hub(row.draft, row.draft_file)
-    return Place(name)
+    return ModelLocation(name)
 
 
 def _row_of(spec: PairSpec) -> NamedPair | None:
@@ -64,20 +66,20 @@ def _row_of(spec: PairSpec) -> NamedPair | None:
     return None
 
 
-def _in_a_wheel(row: NamedPair, wheel: str) -> Place:
+def _in_a_wheel(row: NamedPair, wheel: str) -> ModelLocation:
     """The location of a target whose file comes with a package."""
     file = wheel_file(row)
     if file is None:
-        return Place(row.target.name, package=wheel)
-    return Place(row.target.name, file.name, package=wheel)
+        return ModelLocation(row.target.name, package=wheel)
+    return ModelLocation(row.target.name, file.name, package=wheel)
 
 
-def _of_the_hub(model: Facts, file: ModelFile) -> Place:
+def _of_the_hub(model: Facts, file: ModelFile) -> ModelLocation:
     """The location of a model of the table that runs from a published file."""
-    return Place(model.name, file.name, repository=file.repository)
+    return ModelLocation(model.name, file.name, repository=file.repository)
 
 
-def _typed(typed: str, name: str) -> Place:
+def _typed(typed: str, name: str) -> ModelLocation:
     """The location of a typed model: its folder or file as typed, or its name in the header. The
     folders of other programs are left out: results are passed on."""
     stored = stored_model(typed)
@@ -85,12 +87,12 @@ def _typed(typed: str, name: str) -> Place:
         file_name = None
         if stored.path.suffix.lower() == GGUF:
             file_name = stored.path.name
-        return Place(stored.id or name, gguf=file_name)
+        return ModelLocation(stored.id or name, gguf=file_name)
     if local_file(typed) is not None:
-        return Place(typed, typed)
+        return ModelLocation(typed, typed)
     if local_path(typed) is not None:
-        return Place(typed)
-    return Place(name or typed)
+        return ModelLocation(typed)
+    return ModelLocation(name or typed)
 
 
 def _builtin_folder(model: Any) -> str | None:
