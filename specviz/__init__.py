@@ -9,7 +9,7 @@ from .base.environment import collector_paused
 from .base.errors import SpecvizError
 from .base.version import __version__
 from .core.events import Choice, End, Header, Round, Token
-from .core.kinds import DrafterKind, VerdictKind
+from .core.records import DrafterKind, VerdictKind
 from .core.settings import Settings
 from .kinds import fill_registry
 

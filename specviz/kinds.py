@@ -9,7 +9,7 @@ point of an installed package in the group "specviz.drafters" or "specviz.verdic
 from __future__ import annotations
 
 from .core import registry
-from .core.own_kinds import EAGER, NO_DRAFTS, TOKEN_RULE
+from .core.basic_kinds import EAGER, NO_DRAFTS, TOKEN_RULE
 from .sides.early_exit.kind import EARLY_EXIT
 from .sides.fast_cpu.kind import COMPILED
 from .sides.fast_gpu.kind import STATIC

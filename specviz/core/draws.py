@@ -1,6 +1,6 @@
 """Distributions in the host's memory, and draws from them, with few calls and reused buffers.
 
-The samplers are those of `sampling`; tests compare them draw by draw.
+The samplers are those of `tensor_draws`; tests compare them draw by draw.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .sampling import SAFE_TEMPERATURE, TIE, probabilities
 from .settings import Settings
+from .tensor_draws import SAFE_TEMPERATURE, TIE, probabilities
 from .types import Doubles, Floats
 
 
@@ -88,8 +88,8 @@ class Distributions:
                 self._mark(position, self._p_arrays[-1][position], token_id)
 
     def write(self, logits: Tensor) -> tuple[Tensor, Floats]:
-        """`sampling.probabilities` of fp32 logits [n, vocab], divided by `temperature`, as torch
-        and as NumPy see it.
+        """Compute `tensor_draws.probabilities` of fp32 logits [n, vocab], divided by `temperature`;
+        return them as a tensor and as an array of the same memory.
 
         The result may be in the logits' own memory: it has just been written to, and the pass of
         a large model has driven all other memory out of the processor's caches.
@@ -129,7 +129,7 @@ def softmax_only(settings: Settings) -> bool:
 
 
 def greedy_id(logits: Floats) -> int:
-    """`sampling.greedy_ids` of one row."""
+    """Compute `tensor_draws.greedy_ids` of one row."""
     best = int(logits.argmax())
     level = logits[best] - np.float32(TIE) * abs(logits[best])
     if best and logits[:best].max() >= level:
@@ -138,7 +138,7 @@ def greedy_id(logits: Floats) -> int:
 
 
 def drawn_id(weights: Floats, uniform: float) -> int:
-    """`sampling.draw` from one row [vocab] that is not negative."""
+    """Draw as `tensor_draws.draw` does, from one row [vocab] that is not negative."""
     # torch's sum of a large vocabulary takes a tenth of NumPy's time.
     cdf = torch.from_numpy(weights).cumsum(-1, dtype=torch.float64).numpy()
     token_id = int(cdf.searchsorted(uniform * cdf.item(-1), "right"))

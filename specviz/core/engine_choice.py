@@ -14,9 +14,9 @@ import torch
 from ..base.environment import FORM, PLAINEST, on_zerogpu
 from ..base.errors import PairError
 from .engine import ModelElsewhere
-from .kinds import EngineKind
 from .lanes import BASELINE, Lane
 from .model_facts import changed_file
+from .records import EngineKind
 from .registry import engines
 from .settings import Settings
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from .kinds import arithmetic_in_words
 from .lanes import BASELINE, Lane
 from .messages import Message
+from .records import arithmetic_in_words
 from .settings import Settings
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..base.errors import KindError, SpecvizError
 from .drafter import Drafter
-from .kinds import DrafterKind, VerdictKind
+from .records import DrafterKind, VerdictKind
 from .types import Draft, RunContext
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from .draws import Distributions, HostDraws
-from .sampling import DraftEnd
+from .tensor_draws import DraftEnd
 from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
 from .verdict import decide, decide_greedily
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ..base.errors import SettingsError
 from ..base.variables import PLUGINS
 from . import registry
-from .kinds import NAME, DrafterKind, VerdictKind
+from .records import NAME, DrafterKind, VerdictKind
 
 Kind: TypeAlias = DrafterKind | VerdictKind
 

@@ -43,7 +43,7 @@ class Policy:
     """A policy that drafts the same number of tokens in every round.
 
     gamma: the most tokens that the next round drafts. least_chance: drafting ends
-    with the token at which the product of the confidences falls below it (`sampling.DraftEnd`).
+    with the token at which the product of the confidences falls below it (`tensor_draws.DraftEnd`).
     """
 
     least_chance: float = 0.0

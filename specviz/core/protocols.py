@@ -207,7 +207,7 @@ class DecodingPath(Protocol):
         """Draft `count` tokens (at least 1) after the committed `ids`, drawn one after another from
         the engine's model, or from its first `layers`.
 
-        They are fewer if the product of their confidences (`sampling.DraftEnd`) falls below
+        They are fewer if the product of their confidences (`tensor_draws.DraftEnd`) falls below
         `least_chance`: the token at which it does is the last. As many uniforms are drawn.
         """
         ...

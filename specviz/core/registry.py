@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from ..base.errors import SettingsError
-from .kinds import DrafterKind, EngineKind, VerdictKind
+from .records import DrafterKind, EngineKind, VerdictKind
 
 Kind = TypeVar("Kind", DrafterKind, VerdictKind)
 

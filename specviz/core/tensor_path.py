@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from .sampling import DraftEnd, probabilities, sample, uniforms
+from .tensor_draws import DraftEnd, probabilities, sample, uniforms
 from .tensor_verdict import decide
 from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TensorPath:
-    """A `DecodingPath` for any engine on any device, by `sampling` and `tensor_verdict`."""
+    """A `DecodingPath` for any engine on any device, by `tensor_draws` and `tensor_verdict`."""
 
     def __init__(self, engine: Engine, run: RunContext) -> None:
         self.engine = engine

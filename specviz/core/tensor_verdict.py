@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .sampling import draw, uniforms
+from .tensor_draws import draw, uniforms
 from .types import Verdict
 from .views import usable
 

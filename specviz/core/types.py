@@ -36,7 +36,7 @@ class Draft:
         fp32 [.., vocab] with n rows in all; None if neither a model nor counts drafted.
     seen: for drafts from counts, how often the run before each of the n tokens was followed by
         anything.
-    confidences: of the n tokens, where the policy wants to know (`sampling.DraftEnd`).
+    confidences: of the n tokens, where the policy wants to know (`tensor_draws.DraftEnd`).
     """
 
     ids: Tensor

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..base.errors import ModelError
 from .events import DIGITS, Choice, Outcome, Token
-from .kinds import VerdictKind
+from .records import VerdictKind
 from .registry import verdict_kind
 from .settings import Settings
 from .text import Pieces

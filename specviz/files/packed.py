@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import PairError
-from ..core.kinds import INTEGER_PRODUCTS
 from ..core.llama_layer import linear_places
+from ..core.records import INTEGER_PRODUCTS
 from ..core.threads import one_torch_thread, used_processors
 from .few_bits.unpacking import BLOCK, PIECE, unpacked
 from .gguf.config import config_of

@@ -20,9 +20,9 @@ from ..core.engine import prefill
 from ..core.engine_choice import make_engine
 from ..core.events import Token, margin_of
 from ..core.header import model_name
-from ..core.kinds import arithmetic_in_words
 from ..core.model_facts import weights_form
 from ..core.pair import Pair
+from ..core.records import arithmetic_in_words
 from ..core.settings import Settings
 from ..runs.result import speculate
 from .parting import Difference, Parting, Scored

@@ -26,8 +26,8 @@ from ..core.lanes import SPECULATIVE
 from ..core.model_facts import context_length
 from ..core.options import add_color, colored, whole
 from ..core.pair import Pair, checked_pair
-from ..core.sampling import greedy_ids
 from ..core.settings import Settings
+from ..core.tensor_draws import greedy_ids
 from ..core.text import Pieces, TextStream
 from ..files.progress import terminal_watcher
 from ..pairs.load import load_pair

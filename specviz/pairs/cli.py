@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ..base.console import escaped
 from ..base.environment import SERVED
 from ..base.errors import PairError
-from ..core.kinds import PRODUCTS
 from ..core.options import real, whole
+from ..core.records import PRODUCTS
 from ..files.memory import DRAFT_QUANTIZED, DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from . import table
 from .spec import MAX_SHOWN, address_of, parse_pair

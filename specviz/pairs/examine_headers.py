@@ -15,8 +15,8 @@ from typing import Any
 
 from ..base.errors import PairError
 from ..core.ends import is_tuned_for
-from ..core.kinds import INTEGER_PRODUCTS
 from ..core.llama_layer import LINEARS, LlamaSizes, llama_norms
+from ..core.records import INTEGER_PRODUCTS
 from ..files.findings import (
     Examined,
     Finding,

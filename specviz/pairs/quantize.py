@@ -10,8 +10,8 @@ from torch import nn
 
 from ..base.environment import has_numba
 from ..base.errors import PairError
-from ..core.kinds import FP32_PRODUCTS, INTEGER_PRODUCTS
 from ..core.llama_layer import linear_places
+from ..core.records import FP32_PRODUCTS, INTEGER_PRODUCTS
 from ..core.threads import one_torch_thread, used_processors
 from ..files.few_bits.unpacking import repacked, row_bytes
 from ..files.memory import DRAFT_KINDS, KINDS, TABLE

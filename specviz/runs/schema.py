@@ -28,8 +28,8 @@ from ..core.events import (
     Round,
     Token,
 )
-from ..core.kinds import NAME as KIND_NAME
 from ..core.messages import Message, Role
+from ..core.records import NAME as KIND_NAME
 from ..core.settings import CHOICES, RANGES, Settings
 from ..core.several import LANE_NAME, MAX_LANES
 

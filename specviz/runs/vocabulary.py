@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..base.environment import ASSETS
-from ..core.kinds import DrafterKind, VerdictKind
 from ..core.lanes import LANE_LABELS
+from ..core.records import DrafterKind, VerdictKind
 from ..core.registry import drafters, engines, verdicts
 
 FILE = ASSETS / "page" / "vocabulary.json"

@@ -28,7 +28,7 @@ from specviz import Pair, Settings, baseline, speculate
 from specviz.core.draws import Distributions
 from specviz.core.events import OUTCOMES
 from specviz.core.numpy_path import NumpyPath
-from specviz.core.sampling import draw, probabilities, uniforms
+from specviz.core.tensor_draws import draw, probabilities, uniforms
 from specviz.core.tensor_verdict import decide
 from specviz.core.types import Draft
 from specviz.core.views import residual

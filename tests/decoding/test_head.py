@@ -21,8 +21,8 @@ from specviz import Pair, Settings, Trace, race, speculate
 from specviz.base.errors import PairError
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_state_engine
-from specviz.core.sampling import draw, uniforms
 from specviz.core.states import make_head_engine
+from specviz.core.tensor_draws import draw, uniforms
 from specviz.core.tensor_verdict import decide
 from specviz.runs.identities import check_trace
 from specviz.sides.heads import drafter as drafting

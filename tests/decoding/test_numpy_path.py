@@ -17,7 +17,7 @@ from specviz.core.lanes import LANES
 from specviz.core.loop import LaneOptions, decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
-from specviz.core.sampling import draw, probabilities
+from specviz.core.tensor_draws import draw, probabilities
 from specviz.core.tensor_path import TensorPath
 from specviz.core.tensor_verdict import decide
 

@@ -17,8 +17,8 @@ from specviz.core.engine_choice import eager_only, make_engine
 from specviz.core.loop import decode
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
-from specviz.core.sampling import greedy_ids, probabilities, uniforms
 from specviz.core.settings import RANGES
+from specviz.core.tensor_draws import greedy_ids, probabilities, uniforms
 from specviz.core.tensor_path import TensorPath
 from specviz.core.tensor_verdict import decide
 from specviz.core.verdict import decide as decide_on_host

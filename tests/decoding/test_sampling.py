@@ -15,7 +15,7 @@ from toy_models import examples
 
 from specviz import Settings
 from specviz.core.draws import drawn_id
-from specviz.core.sampling import SHORT_LIST, draw, probabilities, uniforms
+from specviz.core.tensor_draws import SHORT_LIST, draw, probabilities, uniforms
 from specviz.core.tensor_verdict import decide, verify
 from specviz.core.types import Verdict
 from specviz.core.views import residual

@@ -35,7 +35,7 @@ from specviz import Pair, Settings, baseline, race, speculate
 from specviz.base.errors import ModelError
 from specviz.core.engine_choice import make_engine
 from specviz.core.loop import start_lane
-from specviz.core.sampling import probabilities
+from specviz.core.tensor_draws import probabilities
 from specviz.core.views import copied
 from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass
 

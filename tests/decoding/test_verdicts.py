@@ -20,7 +20,7 @@ from toy_models import emitted_ids, llama, pair_of, relative
 from specviz import Pair, Round, Settings, Trace, baseline, compute_metrics, race, speculate
 from specviz.core.loop import decode, start_lane
 from specviz.core.registry import verdict_kind, verdict_names
-from specviz.core.sampling import PremadeDraws, uniforms
+from specviz.core.tensor_draws import PremadeDraws, uniforms
 from specviz.core.tensor_path import TensorPath
 from specviz.core.tensor_verdict import decide
 from specviz.runs.identities import check_trace

@@ -16,7 +16,7 @@ from torch import Tensor
 from specviz.core import engine_choice
 from specviz.core.clock import now
 from specviz.core.engine_choice import make_engine
-from specviz.core.kinds import EngineKind
+from specviz.core.records import EngineKind
 from specviz.sides.fast_gpu import cache as module
 from specviz.sides.fast_gpu.cache import Program
 

@@ -27,7 +27,7 @@ from tiny_files import KINDS, TinyFile, tiny_file, tiny_model
 import specviz.core.loop
 from specviz import Pair, Settings, load_pair, speculate
 from specviz.core.engine_choice import make_engine
-from specviz.core.sampling import draw, uniforms
+from specviz.core.tensor_draws import draw, uniforms
 from specviz.core.tensor_verdict import decide
 from specviz.files.few_bits.unpacking import unpacked
 from specviz.files.gguf.header import read_gguf

@@ -27,7 +27,7 @@ from specviz.base.errors import SettingsError
 from specviz.core.engine_choice import eager_only, make_engine
 from specviz.core.loop import LaneOptions, decode, start_lane
 from specviz.core.model_facts import cache_argument
-from specviz.core.sampling import probabilities
+from specviz.core.tensor_draws import probabilities
 from specviz.core.truncated import truncated_model
 from specviz.inspect.random_models import scripted
 from specviz.sides.fast_gpu import engine as engines

@@ -16,7 +16,7 @@ from toy_models import finish, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings
 from specviz.core.model_facts import context_length
-from specviz.core.sampling import probabilities
+from specviz.core.tensor_draws import probabilities
 from specviz.kinds import DRAFTERS
 from specviz.measure.sweep.predicted_rounds import (
     DraftsAlong,

@@ -27,9 +27,9 @@ from ...core.paths import make_context
 from ...core.policy import make_policy
 from ...core.protocols import DecodingPath, Engine, StateEngine
 from ...core.registry import drafter_kind
-from ...core.sampling import probabilities
 from ...core.settings import TOKEN, Settings
 from ...core.states import EAGLE
+from ...core.tensor_draws import probabilities
 from ...runs.metrics import ratio
 from ...runs.trace import Trace
 from ...sides.early_exit.drafter import best_exit

@@ -22,7 +22,7 @@ from ...core.header import described
 from ...core.model_facts import context_length, parameter_count, text_config
 from ...core.pair import Pair
 from ...core.policy import best_gamma
-from ...core.sampling import draw, uniforms
+from ...core.tensor_draws import draw, uniforms
 from ...core.truncated import layer_count, truncated_model
 from ...core.types import Draft, RunContext
 

@@ -18,10 +18,10 @@ from ...core.engine import OwnEngine
 from ...core.llama_layer import LINEARS, NORMS
 from ...core.model_facts import context_length
 from ...core.numpy_path import NumpyPath
-from ...core.sampling import TIE
 from ...core.settings import RANGES, Settings
 from ...core.states import StateReader
 from ...core.stopping import check_stop
+from ...core.tensor_draws import TIE
 from ...core.threads import one_torch_thread, used_threads
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...files import few_bits

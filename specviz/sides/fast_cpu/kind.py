@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.kinds import Arithmetic, EngineKind
+from ...core.records import Arithmetic, EngineKind
 
 if TYPE_CHECKING:
     from ...core.protocols import LanguageModel, StateEngine

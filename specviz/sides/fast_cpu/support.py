@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from ...base.environment import has_numba
-from ...core.kinds import INTEGER_PRODUCTS
 from ...core.llama_family import has_known_layers, is_llama_family
 from ...core.model_facts import complete, context_length
+from ...core.records import INTEGER_PRODUCTS
 from ...files.few_bits.stale_code import CACHE, MARK, marked_sources
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...base.environment import FORM
-from ...core.kinds import EngineKind
+from ...core.records import EngineKind
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from ...core.sampling import DraftEnd, PremadeDraws, probabilities, sample, uniforms
+from ...core.tensor_draws import DraftEnd, PremadeDraws, probabilities, sample, uniforms
 from ...core.tensor_verdict import decide
 from ...core.types import Draft, JudgedRound, RunContext, Verdict, host_ids
 

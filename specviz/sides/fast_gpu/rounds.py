@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ...core.sampling import PremadeDraws, probabilities, sample, uniforms
+from ...core.tensor_draws import PremadeDraws, probabilities, sample, uniforms
 from ...core.tensor_verdict import decide
 from ...core.types import Draft, JudgedRound, RunContext, TimedRound, Verdict
 from .cache import InPlaceCache, Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.kinds import DrafterKind
+from ...core.records import DrafterKind
 from .deployed import deployed_counts, deployed_ngrams
 
 if TYPE_CHECKING:

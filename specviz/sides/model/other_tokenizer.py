@@ -20,8 +20,8 @@ from ...core.engine import prefill
 from ...core.engine_choice import make_engine
 from ...core.model_facts import before_border, context_length, rotation_borders
 from ...core.pair import Pair
-from ...core.sampling import DraftEnd, greedy_ids, sample, uniforms
 from ...core.shared_tokens import SharedTokens
+from ...core.tensor_draws import DraftEnd, greedy_ids, sample, uniforms
 from ...core.types import Draft, RunContext, host_ids
 
 if TYPE_CHECKING:

@@ -4,6 +4,6 @@ engine."""
 from __future__ import annotations
 
 from ...core.events import SERVER as NAME
-from ...core.kinds import EngineKind
+from ...core.records import EngineKind
 
 SERVER = EngineKind(name=NAME, label="on a server")

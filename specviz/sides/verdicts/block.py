@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.kinds import VerdictKind
+from ...core.records import VerdictKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     """
     import torch
 
-    from ...core.sampling import draw, uniforms
+    from ...core.tensor_draws import draw, uniforms
     from ...core.views import usable
 
     weight, threshold = block_numbers(p, q, drafted)

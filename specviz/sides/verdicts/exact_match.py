@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.kinds import VerdictKind
+from ...core.records import VerdictKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ def decide_exact_match(
     """
     import torch
 
-    from ...core.sampling import draw, uniforms
+    from ...core.tensor_draws import draw, uniforms
 
     last = uniforms(1, source)
     judged = torch.isfinite(u)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...core.kinds import VerdictKind
+from ...core.records import VerdictKind
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +30,7 @@ def decide_typical(
     """
     import torch
 
-    from ...core.sampling import draw, uniforms
+    from ...core.tensor_draws import draw, uniforms
     from ...core.tensor_verdict import chances_of
 
     judged = p[: len(drafted)]

@@ -1,11 +1,11 @@
-"""The core's own kinds: the token rule, no drafts, transformers' modules."""
+"""The records of the core's own kinds: the token rule, no drafts, transformers' modules."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .drafter import NoDrafter
-from .kinds import DrafterKind, EngineKind, VerdictKind
+from .records import DrafterKind, EngineKind, VerdictKind
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,6 +1,8 @@
-"""Pure functions from logits to probabilities, and from probabilities to tokens.
+"""Distributions as tensors, and draws from them: from logits to probabilities, and from
+probabilities to tokens.
 
-Everything is fp32 or better whatever the models' dtype, on any device.
+Everything is fp32 or better whatever the models' dtype, on any device. `draws` does the same in the
+host's memory.
 """
 
 from __future__ import annotations
