@@ -178,13 +178,13 @@ def test_generate_writes_the_same_text_as_the_lanes(folders: str) -> None:
 
 
 def test_scripted_verdicts_keep_drafts_as_often_as_asked() -> None:
-    decide = scripted(0.7)
+    rule = scripted(0.7)
     generator = torch.Generator().manual_seed(0)
     p = torch.full((6, 8), 1 / 8)
     kept = judged = 0
     for _ in range(1000):
         u = torch.rand(5, generator=generator, dtype=torch.float64)
-        accepted = int(decide(p, p[:5], torch.zeros(5, dtype=torch.long), u, generator)[0])
+        accepted = int(rule(p, p[:5], torch.zeros(5, dtype=torch.long), u, generator)[0])
         kept, judged = kept + accepted, judged + accepted + (accepted < 5)
     assert kept / judged == pytest.approx(0.7, abs=0.02)
 

@@ -20,7 +20,7 @@ from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind
 from specviz.__main__ import main
 from specviz.base.errors import KindError, SettingsError
 from specviz.core import registry
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.inspect.prove import prove
 
 GUIDE = Path(__file__).parent.parent / "docs" / "extending.md"
@@ -129,7 +129,9 @@ def test_a_faulty_drafter_is_named_in_a_sentence(fault: str, sentences: Sentence
 
 
 def test_a_verdict_of_others_judges_and_is_checked(sentences: Sentences):
-    specviz.register(VerdictKind(name="usual", decide=decide, label="usual", package="them 1.0"))
+    specviz.register(
+        VerdictKind(name="usual", decide=decide_on_tensors, label="usual", package="them 1.0")
+    )
     pair = pair_of(llama(5), llama(5, seed=1))
     same = [
         specviz.generate(pair, PROMPT, verdict=name, temperature=1.0, max_new_tokens=12).text

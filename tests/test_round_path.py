@@ -71,4 +71,4 @@ def test_the_files_that_explain_a_round_are_those_that_run(run: tuple[list[str],
     called = {tuple(place.rsplit(":", 1)) for place in run[1]}
     files = {file for file, _ in called}
     assert all(str(ROOT / "specviz" / path) in files for path in named)
-    assert (str(ROOT / "specviz/core/verdict.py"), "decide") in called
+    assert (str(ROOT / "specviz/core/verdict.py"), "decide_in_numpy") in called

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from .protocols import RandomSource
 
 
-def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
-    """`core.tensor_verdict.decide`."""
-    from .tensor_verdict import decide
+def decide_by_token_rule(
+    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource
+) -> Tensor:
+    """Import and call `tensor_verdict.decide_on_tensors`."""
+    from .tensor_verdict import decide_on_tensors
 
-    return decide(p, q, drafted, u, source)
+    return decide_on_tensors(p, q, drafted, u, source)
 
 
 def make_eager_engine(model: Any, vocab: int) -> EagerEngine:
@@ -35,7 +37,7 @@ def make_eager_engine(model: Any, vocab: int) -> EagerEngine:
 
 TOKEN_RULE = VerdictKind(
     name="token",
-    decide=decide,
+    decide=decide_by_token_rule,
     label="token by token",
     clause="drafts are judged one after another by p / q",
     law="Exact does not mean the same words, it means the same chances. A guess is accepted "

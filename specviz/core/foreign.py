@@ -126,11 +126,11 @@ def _is_of_tensors(draft: object) -> TypeGuard[Draft]:
     return isinstance(draft.ids, Tensor) and isinstance(draft.q, Tensor)
 
 
-def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
+def checked_rule(kind: VerdictKind) -> Callable[..., Tensor]:
     """Wrap the rule of another package: raise `KindError` where it breaks its promises."""
     rule = kind.decide
 
-    def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
+    def decide_and_check(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
         # Copies: the rule may write to what it gets.
         copies = p.clone(), q.clone(), drafted.clone()
         decision = _called(kind, "decide", rule, *copies, u, source)
@@ -148,7 +148,7 @@ def checked_decide(kind: VerdictKind) -> Callable[..., Tensor]:
             raise KindError(f"{_name(kind)} returned the id {next_id}: use 0 to {p.shape[-1] - 1}.")
         return decision
 
-    return decide
+    return decide_and_check
 
 
 def _is_decision(value: object) -> TypeGuard[Tensor]:

@@ -7,7 +7,7 @@ so that nothing is drafted:
 1. the drafter proposes d_1 .. d_g, each with the q that it was drawn from; whether one is proposed
    is settled before it is drawn;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 positions;
-3. the verdict (`verdict.decide`) keeps the first k drafts and draws one more token;
+3. the verdict (`verdict.decide_in_numpy`) keeps the first k drafts and draws one more token;
 4. both caches are rolled back to committed tokens, of which the target's holds n + k.
 """
 
@@ -28,7 +28,7 @@ from .events import EndReason, Round, Token
 from .lanes import BASELINE, Lane
 from .model_facts import before_border, context_length, rotation_borders
 from .pair import Pair
-from .paths import decide_of, make_context
+from .paths import make_context, other_rule_of
 from .registry import drafter_kind
 from .settings import Settings
 from .shared_prompt import SharedPrompt
@@ -38,20 +38,20 @@ from .types import JudgedRound, LaneEvents, Prefilled
 
 if TYPE_CHECKING:
     from .policy import Policy
-    from .protocols import Decide, DecodingPath, Engine, WholeRounds
+    from .protocols import DecodingPath, Engine, Rule, WholeRounds
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaneOptions:
     """Options of a lane besides its settings.
 
-    decide: a rule that replaces the settings' verdict, for benchmarks of speed.
+    other_rule: a rule that judges instead of the settings' rule, for benchmarks of speed.
     memory: as `memory_ids` gives it.
     states: run the target in a form that has hidden states, for another lane of the race.
     prompt: the prompt that this lane shares with the others; None if there are none.
     """
 
-    decide: Decide | None = None
+    other_rule: Rule | None = None
     memory: EarlierTexts = ()
     states: bool = False
     prompt: SharedPrompt | None = None
@@ -87,8 +87,8 @@ def start_lane(
     options = options or LaneOptions()
     device = pair.device
     started = now(device)
-    decide = options.decide or decide_of(settings)
-    run_context = make_context(settings, pair.vocab, device, decide, lane, options.memory)
+    other_rule = options.other_rule or other_rule_of(settings)
+    run_context = make_context(settings, pair.vocab, device, other_rule, lane, options.memory)
     needs_states = options.states or drafter_kind(settings.drafter).reads_states
     make = make_state_engine if needs_states else make_engine
     target: Engine = make(pair.target, pair.vocab)

@@ -14,7 +14,7 @@ import torch
 from .draws import Distributions, HostDraws
 from .tensor_draws import DraftEnd
 from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
-from .verdict import decide, decide_greedily
+from .verdict import decide_greedily, decide_in_numpy
 
 if TYPE_CHECKING:
     from .protocols import DraftAtOnce, Engine
@@ -81,14 +81,14 @@ class NumpyPath:
             drafted_ids = draft.ids
             q = draft.q
         u = self._source.numbers(len(drafted))
-        if self._run.decide is not None:  # other verdicts take tensors, as a benchmark's own does
-            decision = self._run.decide(p, q, drafted_ids, torch.from_numpy(u), self._source)
+        if self._run.other_rule is not None:  # it takes tensors
+            decision = self._run.other_rule(p, q, drafted_ids, torch.from_numpy(u), self._source)
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:
             self._source.numbers(1)  # a seed then gives every verdict the same draws
             accepted, next_id = decide_greedily(drafted, self._target_rows.argmax)
         else:
             last = self._source.numbers(1).item()
-            accepted, next_id = decide(p_array, q.numpy(), drafted, u.tolist(), last)
+            accepted, next_id = decide_in_numpy(p_array, q.numpy(), drafted, u.tolist(), last)
         verdict = Verdict.on(len(drafted), accepted, next_id)
         return JudgedRound(draft, drafted, logits, p, u, verdict)

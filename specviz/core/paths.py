@@ -16,14 +16,14 @@ from .settings import TOKEN, Settings
 from .types import RunContext
 
 if TYPE_CHECKING:
-    from .protocols import Decide, DecodingPath, Engine, RandomSource
+    from .protocols import DecodingPath, Engine, RandomSource, Rule
 
 
 def make_context(
     settings: Settings,
     vocab: int,
     device: torch.device,
-    decide: Decide | None,
+    other_rule: Rule | None,
     lane: Lane,
     memory: Sequence[Sequence[int]] = (),
 ) -> RunContext:
@@ -44,7 +44,7 @@ def make_context(
         vocab=vocab,
         device=device,
         source=source,
-        decide=decide,
+        other_rule=other_rule,
         host=HostDraws(stream.spawn(1)[0]),
         memory=memory,
     )
@@ -66,13 +66,14 @@ def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
     return TensorPath(engine, run)
 
 
-def decide_of(settings: Settings) -> Decide | None:
-    """The rule of the settings' verdict; None for the token rule: each path has its own form."""
+def other_rule_of(settings: Settings) -> Rule | None:
+    """The rule of the settings' verdict if it is another than the token rule, else None: each path
+    has its own form of the token rule."""
     if settings.rule == TOKEN:
         return None
     kind = verdict_kind(settings.rule)
     if kind.package is not None:
-        from .foreign import checked_decide  # not needed for ours
+        from .foreign import checked_rule  # not needed for ours
 
-        return checked_decide(kind)
+        return checked_rule(kind)
     return kind.decide

@@ -59,8 +59,8 @@ RandomSource: TypeAlias = torch.Generator | UniformDraws
 """A source of uniform draws."""
 
 
-Decide: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
-"""A rule that judges a draft run: `tensor_verdict.decide`, or a benchmark's replacement for it."""
+Rule: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
+"""A rule that judges a draft run, with the signature of `tensor_verdict.decide_on_tensors`."""
 
 
 class Engine(Protocol):

@@ -20,7 +20,7 @@ from .turns import ORDERS, Reasons, end_of, prefilled, stop_all, warm_up
 from .types import Mode, Prompt
 
 if TYPE_CHECKING:
-    from .protocols import Decide, Racing
+    from .protocols import Racing, Rule
 
 
 def race(
@@ -29,24 +29,25 @@ def race(
     settings: Settings | Several | None = None,
     *,
     mode: Mode = "interleaved",
-    decide: Decide | None = None,
+    decide: Rule | None = None,
     memory: Memory = (),
     **changes: Any,
 ) -> Iterator[Event]:
     """Race the target alone against the same target with drafts on a prompt: text, ids, or turns.
 
-    Without settings they are those of `Pair.settings`. With one `Settings` the lanes are
-    "speculative" and "baseline". With several, by lane or in a sequence (lanes are then named by
-    what differs), each has a lane next to the baseline; they may differ only in how they draft.
+    Yields a `Header`, then the `Round`s of all lanes, then an `End`. All lanes are warmed up first;
+    prefill is in the header, apart from the clocks. Closing the generator stops all lanes within a
+    round; so does sending it True, which yields the `End`. Raises `SpecvizError` subclasses.
 
-    Yields a `Header`, then the `Round`s of all lanes, then an `End`. In mode "interleaved", the
-    lane whose clock is behind runs next; in mode "sequential", one runs after the other. All are
-    warmed up first; prefill is in the header, apart from the clocks. decide: as `decode` has it.
+    pair: a `Racing` stand-in, such as a watched server, has its own method `race`.
+    settings: by default those of `Pair.settings`. One `Settings` gives the lanes "speculative" and
+        "baseline". Several, by lane or in a sequence (lanes are then named by what differs), give a
+        lane each, next to the baseline; they may differ only in how they draft.
+    mode: "interleaved" runs the lane whose clock is behind; "sequential" one lane after the other.
+    decide: a rule that judges instead of the settings' rule, for benchmarks of speed.
     memory: earlier texts, as text or ids, that the drafter "suffix" may draft from; they are read
-    before the clocks begin. changes: fields of `Settings`, such as gamma=5, for two lanes. A
-    `Racing` stand-in, such as a watched server, has its own method `race`. Closing the
-    generator stops all lanes within a round; so does sending it True, which yields the `End`.
-    Raises `SpecvizError` subclasses.
+        before the clocks begin.
+    changes: fields of `Settings`, such as gamma=5, for two lanes.
     """
     racing = pair if hasattr(pair, "race") else checked_pair(pair)
     lanes = lanes_for(racing, settings, changes)
@@ -66,7 +67,7 @@ def _race(
     prompt_ids: list[int],
     settings_by_lane: dict[Lane, Settings],
     mode: Mode,
-    decide: Decide | None,
+    other_rule: Rule | None,
     memory: EarlierTexts,
     asked: Messages,
 ) -> Generator[Event, bool | None, None]:
@@ -76,7 +77,9 @@ def _race(
     states = any(drafter.reads_states for drafter in drafters)
     for lane, settings in settings_by_lane.items():
         warm_up(pair, prompt_ids, settings, lane, states)
-    options = LaneOptions(decide=decide, memory=memory, states=states, prompt=SharedPrompt())
+    options = LaneOptions(
+        other_rule=other_rule, memory=memory, states=states, prompt=SharedPrompt()
+    )
     events_by_lane = {
         lane: decode(pair, prompt_ids, settings, lane, options)
         for lane, settings in settings_by_lane.items()

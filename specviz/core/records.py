@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .drafter import Drafter
     from .pair import Pair
-    from .protocols import Decide, DecodingPath, Engine, LanguageModel, StateEngine
+    from .protocols import DecodingPath, Engine, LanguageModel, Rule, StateEngine
     from .states import DraftHead, StateReader
     from .types import RunContext
 
@@ -95,7 +95,7 @@ class VerdictKind:
     """A rule that judges drafts.
 
     name: in `Settings.verdict`.
-    decide: the rule itself, with the signature of `core.tensor_verdict.decide`.
+    decide: the rule itself, with the signature of `core.tensor_verdict.decide_on_tensors`.
     label, choice: as a `DrafterKind`'s.
     exact: whether the text follows the target's distribution.
     clause: a clause on what it does.
@@ -117,7 +117,7 @@ class VerdictKind:
     """
 
     name: str
-    decide: Decide
+    decide: Rule
     label: str
     exact: bool = True
     choice: str = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from .tensor_draws import DraftEnd, probabilities, sample, uniforms
-from .tensor_verdict import decide
+from .tensor_verdict import decide_on_tensors
 from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TensorPath:
             drafted_ids = draft.ids
             q = draft.q
         u = uniforms(len(drafted_ids), run.source)
-        judge = run.decide or decide
+        judge = run.other_rule or decide_on_tensors
         decision = judge(p, q, drafted_ids, u, run.source)
         # Drafted ids and verdict come to the host in one copy.
         *drafted, accepted, next_id = torch.cat([drafted_ids, decision]).tolist()

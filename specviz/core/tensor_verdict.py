@@ -1,10 +1,10 @@
-"""The token rule of `verdict.decide` on tensors, on any device and in CUDA graphs.
+"""The token rule of `verdict.decide_in_numpy` on tensors, on any device and in CUDA graphs.
 
-All verdicts (`sides.verdicts` has the others) have its signature and its promises: fp32 rows, fp64
-sums, no wait for the device; a draft whose u is infinite is never kept, and after it, where a row
-of q is all zeros, stands a bonus. All take one further draw, used or not, so that a seed gives
-every verdict the same draws. In a greedy run every row is one-hot, and all keep the same drafts:
-`paths.decide_of` gives the token rule then.
+The other verdicts (`sides.verdicts`) have its signature and keep its promises: fp32 rows, fp64
+sums, no wait for the device. A draft whose u is infinite is never kept, and a row of zeros in q
+gives a bonus. Each rule takes one further draw, used or not, so that a seed gives all of them the
+same draws. In a greedy run every row is one-hot and all rules keep the same drafts, so such a run
+always uses the token rule (`Settings.rule`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from .protocols import RandomSource
 
 
-def decide(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
-    """Keep x with probability min(1, p(x) / q(x)), stop at the first rejection: int64 [2], how many
-    are kept and the next id, without leaving the device.
+def decide_on_tensors(
+    p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource
+) -> Tensor:
+    """Keep x with probability min(1, p(x) / q(x)), and stop at the first rejection. Return int64
+    [2], the number of kept drafts and the next id, without leaving the device.
 
     p: fp32 [gamma + 1, vocab], the target's distributions; q: fp32 [gamma, vocab], the very
     rows that `drafted` (int64 [gamma]) was drawn from; u: [gamma], uniform in [0, 1), fp32 or
@@ -55,5 +57,5 @@ def chances_of(rows: Tensor, drafted: Tensor) -> Tensor:
 
 
 def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Verdict:
-    """Run `decide` and return its `Verdict`, on the host."""
-    return Verdict.on(len(drafted), *decide(p, q, drafted, u, generator).tolist())
+    """Run `decide_on_tensors` and return its `Verdict`, on the host."""
+    return Verdict.on(len(drafted), *decide_on_tensors(p, q, drafted, u, generator).tolist())

@@ -16,7 +16,7 @@ from .messages import Message
 from .settings import Settings
 
 if TYPE_CHECKING:
-    from .protocols import Decide, RandomSource, UniformDraws
+    from .protocols import RandomSource, Rule, UniformDraws
 
 Prompt: TypeAlias = str | Sequence[int] | Sequence[Mapping[str, Any] | Message]
 """A text, ids, or the turns of a conversation, {"role": ..., "content": ...}."""
@@ -156,7 +156,8 @@ class RunContext:
     vocab: size of the vocabulary.
     device: where p and q are compared.
     source: the uniform draws of the run, in order.
-    decide: the rule that judges drafts; None for the path's own form of the token rule.
+    other_rule: a rule on tensors that judges the drafts; None for the token rule, of which each
+        path has its own form.
     host: draws for drafters that draw in the host's memory, independent of `source`.
     memory: earlier texts, as ids, to draft from.
     """
@@ -165,7 +166,7 @@ class RunContext:
     vocab: int
     device: torch.device
     source: RandomSource
-    decide: Decide | None
+    other_rule: Rule | None
     host: UniformDraws
     memory: Sequence[Sequence[int]] = ()
 

@@ -1,8 +1,8 @@
 """The rule that decides which drafts are accepted, and which token follows them.
 
-`decide` is the rule, for rows in the host's memory. It has two more forms, which tests compare with
-it draw by draw: `decide_greedily` for greedy runs, `tensor_verdict.decide` on tensors for GPUs.
-`sides/verdicts/` has other rules.
+`decide_in_numpy` is the token rule, for rows in the host's memory. It has two more forms, which
+tests compare with it draw by draw: `decide_greedily` for greedy runs, and
+`tensor_verdict.decide_on_tensors`, on tensors, for GPUs. `sides/verdicts/` has other rules.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from .types import Floats
 
 
-def decide(
+def decide_in_numpy(
     p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float
 ) -> tuple[int, int]:
-    """Keep a draft x with probability min(1, p(x) / q(x)), and stop at the first rejection: how
-    many are kept, and the id that follows them.
+    """Keep a draft x with probability min(1, p(x) / q(x)), and stop at the first rejection. Return
+    the number of kept drafts, and the id that follows them.
 
-    p: [gamma + 1, vocab], the target's distributions; q: [gamma, vocab], the very rows that
-    `drafted` was drawn from; u: [gamma] uniform draws in [0, 1). `last`, one more, draws from
-    the residual norm(max(0, p - q)) after a rejection, from the last row of p if there was
-    none. The emitted tokens then follow p exactly (Leviathan et al. 2022, arXiv 2211.17192,
-    theorem 1).
+    p: [gamma + 1, vocab], the target's distributions. q: [gamma, vocab], the very rows that
+    `drafted` was drawn from. u: [gamma] uniform draws in [0, 1). last: one more uniform draw; with
+    it the next id is drawn from the residual norm(max(0, p - q)) after a rejection, and from the
+    last row of p otherwise. The emitted tokens then follow p exactly (Leviathan et al. 2022, arXiv
+    2211.17192, theorem 1).
     """
     accepted = 0
     # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
@@ -45,13 +45,14 @@ def decide(
 
 
 def decide_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int, int]:
-    """`decide` for one-hot rows, where no draw matters: what the target prefers is kept.
+    """Decide as `decide_in_numpy` does for one-hot rows, where no draw matters: keep the drafts
+    that are the target's own choices.
 
-    argmax: the target's ids, one more than were drafted.
+    argmax: the target's choices, gamma + 1 ids.
     """
     accepted = 0
-    for token_id, preferred in zip(drafted, argmax, strict=False):
-        if token_id != preferred:
+    for token_id, choice in zip(drafted, argmax, strict=False):
+        if token_id != choice:
             break
         accepted += 1
     return accepted, argmax[accepted]

@@ -15,12 +15,12 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 
 from ..base.errors import SpecvizError
 from ..core.pair import Pair
-from ..core.tensor_verdict import decide
+from ..core.tensor_verdict import decide_on_tensors
 from ..files.devices import best_device
 from .shapes import SHAPES, Size
 
 if TYPE_CHECKING:
-    from ..core.protocols import Decide, RandomSource
+    from ..core.protocols import RandomSource, Rule
 
 
 CPU = torch.device("cpu")
@@ -42,15 +42,15 @@ def shaped_pair(name: str) -> Pair:
     return Pair(target=target, draft=draft, tokenizer=tokenizer, name=f"{name}, random")
 
 
-def scripted(acceptance: float) -> Decide:
-    """A replacement for `tensor_verdict.decide` that keeps each draft with the given probability.
+def scripted(acceptance: float) -> Rule:
+    """Make a rule that keeps each draft with the probability `acceptance`.
 
-    It calls that function and replaces only the number of accepted tokens, so a round takes the
-    same time.
+    It calls `tensor_verdict.decide_on_tensors` and replaces only the number of accepted tokens, so
+    a round takes the same time.
     """
 
     def keep_some(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
-        _, next_id = decide(p, q, drafted, u, source)
+        _, next_id = decide_on_tensors(p, q, drafted, u, source)
         accepted = (u < acceptance).long().cumprod(0).sum()
         return torch.stack([accepted, next_id])
 

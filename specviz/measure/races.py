@@ -26,7 +26,7 @@ from .samples import HERE, Variant, Way, Writing
 from .sweep.predicted_rounds import MIN_TOKENS, Rounds, rounds_of
 
 if TYPE_CHECKING:
-    from ..core.protocols import Decide
+    from ..core.protocols import Rule
 
 K = TypeVar("K")
 
@@ -51,16 +51,16 @@ def raced(
     *,
     max_seconds: float = math.inf,
     mode: Mode = "interleaved",
-    decide: Decide | None = None,
+    other_rule: Rule | None = None,
 ) -> Trace:
     """Run a race to its end, or cut it once its first passes show that both lanes together would
     take longer than `max_seconds` on their clocks.
 
-    mode, decide: as `race` has them. Raises `RaceStopped` and `SpecvizError`.
+    mode: as `race` has it. other_rule: its `decide`. Raises `RaceStopped` and `SpecvizError`.
     """
     events: list[Event] = []
     baseline_rounds: list[Round] = []
-    running: Any = race(pair, prompt, settings, mode=mode, decide=decide)
+    running: Any = race(pair, prompt, settings, mode=mode, decide=other_rule)
     with closing(running):
         for event in running:
             if stop():

@@ -29,7 +29,7 @@ from specviz.core.draws import Distributions
 from specviz.core.events import OUTCOMES
 from specviz.core.numpy_path import NumpyPath
 from specviz.core.tensor_draws import draw, probabilities, uniforms
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.core.types import Draft
 from specviz.core.views import residual
 
@@ -233,19 +233,19 @@ def test_a_text_with_every_drafter_and_policy_follows_the_target(settings: Setti
 
 def lenient(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
     """A wrong verifier: accept with probability 1.2 p / q."""
-    return decide(p, q, drafted, u / 1.2, rng)
+    return decide_on_tensors(p, q, drafted, u / 1.2, rng)
 
 
 def reckless(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator) -> Tensor:
     """A wrong verifier: accept with probability 2 p / q."""
-    return decide(p, q, drafted, u / 2, rng)
+    return decide_on_tensors(p, q, drafted, u / 2, rng)
 
 
 def corrects_from_p(
     p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
 ) -> Tensor:
     """A wrong verifier: after a rejection, draw from the target instead of the residual."""
-    accepted = decide(p, q, drafted, u, rng)[0]
+    accepted = decide_on_tensors(p, q, drafted, u, rng)[0]
     return torch.stack([accepted, draw(p[accepted], uniforms(1, rng)[0])])
 
 
@@ -253,7 +253,7 @@ def residual_of_the_last_row(
     p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
 ) -> Tensor:
     """A wrong verifier: correct with the residual of the wrong position."""
-    accepted, next_id = decide(p, q, drafted, u, rng)
+    accepted, next_id = decide_on_tensors(p, q, drafted, u, rng)
     if accepted < len(drafted):
         next_id = draw(residual(p[-2], q[-1]), uniforms(1, rng)[0])
     return torch.stack([accepted, next_id])
@@ -263,34 +263,34 @@ WRONG = [lenient, corrects_from_p, residual_of_the_last_row]
 
 
 def test_a_wrong_verifier_fails_on_whole_sequences(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: lenient)
+    monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: lenient)
     assert sequences_fit(ending_pair(), ENDING) < SIGNIFICANCE
 
 
 @pytest.mark.parametrize("pair_with", [llama_pair, lambda: history_pair(**ROOM)])
 def test_a_wrong_verifier_fails_on_a_text(pair_with: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: corrects_from_p)
+    monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: corrects_from_p)
     assert text_fits(pair_with(), sampling(3, 1.0)) < SIGNIFICANCE
 
 
-@pytest.mark.parametrize("verifier", [decide, *WRONG])
+@pytest.mark.parametrize("verifier", [decide_on_tensors, *WRONG])
 def test_a_long_run_tells_a_wrong_verifier_from_the_right_one(
     verifier: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: verifier)
+    monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: verifier)
     fit = chain_fits(sampling(3, 1.0), tokens=3 * RUN)
-    assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE
+    assert fit > SIGNIFICANCE if verifier is decide_on_tensors else fit < SIGNIFICANCE
 
 
 @pytest.mark.parametrize("drafter", ["ngram", "early-exit"])
-@pytest.mark.parametrize("verifier", [decide, reckless, *WRONG[1:]])
+@pytest.mark.parametrize("verifier", [decide_on_tensors, reckless, *WRONG[1:]])
 def test_other_drafters_tell_a_wrong_verifier_from_the_right_one(
     verifier: Any, drafter: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: verifier)
+    monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: verifier)
     settings = replace(sampling(3, 1.0), drafter=drafter)
     fit = chain_fits(settings, tokens=4 * RUN)
-    assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE
+    assert fit > SIGNIFICANCE if verifier is decide_on_tensors else fit < SIGNIFICANCE
 
 
 def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.MonkeyPatch):

@@ -23,7 +23,7 @@ from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_state_engine
 from specviz.core.states import make_head_engine
 from specviz.core.tensor_draws import draw, uniforms
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.runs.identities import check_trace
 from specviz.sides.heads import drafter as drafting
 from specviz.sides.heads.eagle import HeadEngine
@@ -156,18 +156,18 @@ def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
 
 def corrects_from_p(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
     """A wrong verifier: after a rejection, draw from the target instead of the residual."""
-    accepted = decide(p, q, drafted, u, source)[0]
+    accepted = decide_on_tensors(p, q, drafted, u, source)[0]
     return torch.stack([accepted, draw(p[accepted], uniforms(1, source)[0])])
 
 
 @pytest.mark.parametrize("drafter", ["head", "ngram-head"])
-@pytest.mark.parametrize("verifier", [decide, corrects_from_p])
+@pytest.mark.parametrize("verifier", [decide_on_tensors, corrects_from_p])
 def test_a_text_tells_a_wrong_verifier_from_the_right_one(
     verifier: Any, drafter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The head cannot draft every token, so some tokens come only from the residual. The prompt
     repeats itself, so some drafts are copies if the drafter copies."""
-    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: verifier)
+    monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: verifier)
     target = deep(4, 3, max_position_embeddings=1500)
     head = ToyHead(target, (1, 2, 3), (0, 2, 3))
     pair = with_head(head, head.save_speculators(tmp_path / "head"))
@@ -180,7 +180,7 @@ def test_a_text_tells_a_wrong_verifier_from_the_right_one(
     copied = sum(all(t.q == 1 for t in r.drafted) for r in rounds if r.drafted)
     assert (copied > 30) == (drafter == "ngram-head")
     fit = text_p_value(target, prompt, text, settings)
-    assert fit > SIGNIFICANCE if verifier is decide else fit < SIGNIFICANCE
+    assert fit > SIGNIFICANCE if verifier is decide_on_tensors else fit < SIGNIFICANCE
 
 
 def test_what_repeats_is_copied_and_a_head_drafts_a_third_of_the_rest(tmp_path: Path):

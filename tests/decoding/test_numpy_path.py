@@ -19,7 +19,7 @@ from specviz.core.numpy_path import NumpyPath
 from specviz.core.paths import make_context
 from specviz.core.tensor_draws import draw, probabilities
 from specviz.core.tensor_path import TensorPath
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 
 VOCAB = 37
 SETTINGS = [
@@ -97,18 +97,18 @@ def test_a_draft_run_draws_what_the_plain_one_draws(settings: Settings):
         torch.testing.assert_close(drawn.q, wanted.q)
 
 
-def lane(pair: Any, settings: Settings, decide: Any = None) -> list[Round]:
-    events = decode(pair, [1, 2, 3], settings, "speculative", LaneOptions(decide=decide))
+def lane(pair: Any, settings: Settings, rule: Any = None) -> list[Round]:
+    events = decode(pair, [1, 2, 3], settings, "speculative", LaneOptions(other_rule=rule))
     return [event for event in events if isinstance(event, Round)]
 
 
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 @pytest.mark.parametrize("settings", SETTINGS[:4])
 def test_the_quick_verdict_is_the_plain_one(settings: Settings, drafter: Any):
-    """A custom `decide` gets tensors; the default one judges arrays."""
+    """Another rule gets tensors; the token rule judges arrays."""
 
     def plain(*values: Any) -> torch.Tensor:
-        return decide(*values)
+        return decide_on_tensors(*values)
 
     target = mini(VOCAB)
     pair = pair_of(target, relative(target, noise=0.1))

@@ -20,8 +20,8 @@ from specviz.core.paths import make_context
 from specviz.core.settings import RANGES
 from specviz.core.tensor_draws import greedy_ids, probabilities, uniforms
 from specviz.core.tensor_path import TensorPath
-from specviz.core.tensor_verdict import decide
-from specviz.core.verdict import decide as decide_on_host
+from specviz.core.tensor_verdict import decide_on_tensors
+from specviz.core.verdict import decide_in_numpy
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [
@@ -146,8 +146,8 @@ def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
             u = uniforms(3, shared) if turn % 2 else ratio.clamp(max=1 - 2**-53)
             ours, theirs = (HostDraws(np.random.SeedSequence(turn)) for _ in range(2))
             last = ours.numbers(1).item()
-            by_numpy = decide_on_host(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last)
-            assert list(by_numpy) == decide(p, q, drafted, u, theirs).tolist()
+            by_numpy = decide_in_numpy(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last)
+            assert list(by_numpy) == decide_on_tensors(p, q, drafted, u, theirs).tolist()
             verdicts.add(by_numpy[0])
     assert {0, 3} <= verdicts
 
@@ -171,7 +171,7 @@ def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
 
 def test_a_residual_without_mass_draws_from_p():
     p = np.full((2, 3), 1 / 3, np.float32)
-    accepted, next_id = decide_on_host(p, p[:1], [1], [1.0], 0.5)
+    accepted, next_id = decide_in_numpy(p, p[:1], [1], [1.0], 0.5)
     assert (accepted, next_id) == (0, 1)
 
 

@@ -19,7 +19,7 @@ from specviz.base.errors import SettingsError
 from specviz.core import shared_prompt
 from specviz.core.events import agreement_of
 from specviz.core.lanes import LANES
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.core.tokens import Annotator
 from specviz.core.types import Prefilled
 
@@ -266,7 +266,7 @@ def test_each_lane_says_why_it_ended():
 
 
 def accept_all(*arguments: Any) -> torch.Tensor:
-    accepted, next_id = decide(*arguments)
+    accepted, next_id = decide_on_tensors(*arguments)
     return torch.stack([torch.full_like(accepted, len(arguments[2])), next_id])
 
 
@@ -277,7 +277,7 @@ def test_a_divergence_is_reported_with_the_margin_of_the_target(
     """The divergence comes from a verifier that accepts everything, and must not be hidden."""
     with torch.no_grad():
         pair.target.head.weight *= sharpness
-    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: accept_all)
+    monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: accept_all)
     _, rounds, end = raced(pair, Settings(max_new_tokens=30))
     assert end.identical is False and end.divergence is not None
     ours, theirs = (emitted_ids(of(lane, rounds)) for lane in LANES)

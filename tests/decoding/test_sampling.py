@@ -16,7 +16,7 @@ from toy_models import examples
 from specviz import Settings
 from specviz.core.draws import drawn_id
 from specviz.core.tensor_draws import SHORT_LIST, draw, probabilities, uniforms
-from specviz.core.tensor_verdict import decide, verify
+from specviz.core.tensor_verdict import decide_on_tensors, verify
 from specviz.core.types import Verdict
 from specviz.core.views import residual
 
@@ -226,7 +226,8 @@ def exact_marginal(p: Tensor, q: Tensor) -> np.ndarray:
     grid = [(i + 0.5) / 100 for i in range(100)]
     for token, chance in enumerate(q[0].tolist()):
         for u in grid if chance else []:
-            accepted, _ = decide(p, q, torch.tensor([token]), torch.tensor([u]), rng()).tolist()
+            drafted = torch.tensor([token])
+            accepted, _ = decide_on_tensors(p, q, drafted, torch.tensor([u]), rng()).tolist()
             if accepted:
                 law[token] += chance / len(grid)
             else:

@@ -217,7 +217,7 @@ def test_a_wrong_rule_fails_that_test(monkeypatch: pytest.MonkeyPatch):
     def likeliest(p: Any, q: Any, drafted: Any, u: Any, source: Any) -> Any:
         return torch.stack([(u < 2).sum(), p[-1].argmax()])
 
-    monkeypatch.setattr("specviz.core.loop.decide_of", lambda _: likeliest)
+    monkeypatch.setattr("specviz.core.loop.other_rule_of", lambda _: likeliest)
     assert fits("model", "temperature", 300) < 1e-4
 
 

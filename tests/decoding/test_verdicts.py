@@ -22,7 +22,7 @@ from specviz.core.loop import decode, start_lane
 from specviz.core.registry import verdict_kind, verdict_names
 from specviz.core.tensor_draws import PremadeDraws, uniforms
 from specviz.core.tensor_path import TensorPath
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared
 from specviz.sides.verdicts import block, typical
@@ -178,7 +178,7 @@ def test_one_hot_rows_get_one_verdict(name: str):
     for ids in product(range(2), repeat=GAMMA):
         p, q = torch.eye(3)[[0, 1, 0, 2]], torch.eye(3)[list(ids)]
         values = p, q, torch.tensor(ids), uniforms(GAMMA, source), source
-        assert RULES[name](*values).tolist() == decide(*values).tolist()
+        assert RULES[name](*values).tolist() == decide_on_tensors(*values).tolist()
 
 
 @pytest.mark.parametrize("name", EXACT[1:])

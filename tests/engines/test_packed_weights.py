@@ -28,7 +28,7 @@ import specviz.core.loop
 from specviz import Pair, Settings, load_pair, speculate
 from specviz.core.engine_choice import make_engine
 from specviz.core.tensor_draws import draw, uniforms
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.files.few_bits.unpacking import unpacked
 from specviz.files.gguf.header import read_gguf
 from specviz.sides.fast_cpu import engine as module
@@ -248,7 +248,7 @@ def corrects_from_p(
     p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, rng: torch.Generator
 ) -> Tensor:
     """A wrong verifier: after a rejection it draws from the target instead of the residual."""
-    accepted = decide(p, q, drafted, u, rng)[0]
+    accepted = decide_on_tensors(p, q, drafted, u, rng)[0]
     return torch.stack([accepted, draw(p[accepted], uniforms(1, rng)[0])])
 
 
@@ -258,7 +258,7 @@ def test_a_wrong_sampler_fails_on_quantised_models(
     target = small_file(tmp_path, "Q4_K", "target", seed=0)
     draft = small_file(tmp_path, "Q4_0", "draft", seed=1)
     pair = load_pair(f"{target.path}+{draft.path}")
-    monkeypatch.setattr(specviz.core.loop, "decide_of", lambda _: corrects_from_p)
+    monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: corrects_from_p)
     assert fit_of(pair, target, draft) < SIGNIFICANCE
 
 

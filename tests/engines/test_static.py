@@ -387,7 +387,9 @@ def test_buffers_stay_where_they_are(pair: Pair):
 
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
-    _, *rounds = decode(pair, PROMPT, settings, "speculative", LaneOptions(decide=scripted(0.7)))
+    _, *rounds = decode(
+        pair, PROMPT, settings, "speculative", LaneOptions(other_rule=scripted(0.7))
+    )
     found = [token.outcome for r in rounds for token in r.drafted]
     accepted, rejected = found.count("accepted"), found.count("rejected")
     assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)

@@ -15,7 +15,7 @@ from toy_models import llama, pair_of, relative
 from specviz import Pair, Settings
 from specviz.base.errors import SettingsError
 from specviz.core.lanes import BASELINE, LANES, SPECULATIVE, Lane
-from specviz.core.tensor_verdict import decide
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.inspect.equivalence import MIN_DRAWS, two_sample_chi_square
 from specviz.inspect.prove import draw_continuations
 from specviz.page.controls import checked_settings
@@ -63,9 +63,9 @@ def test_a_sampler_that_accepts_too_often_is_detected(
     pair: Pair, of_the_target: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lenient(p: Any, q: Any, drafted: Any, u: Any, generator: torch.Generator) -> Any:
-        return decide(p, q, drafted, u**3, generator)
+        return decide_on_tensors(p, q, drafted, u**3, generator)
 
-    monkeypatch.setattr("specviz.core.loop.decide_of", lambda _: lenient)
+    monkeypatch.setattr("specviz.core.loop.other_rule_of", lambda _: lenient)
     compared = two_sample_chi_square(drawn(pair, SPECULATIVE, DRAWS), of_the_target)
     assert compared.p_value is not None and compared.p_value < 0.001
 

@@ -35,7 +35,7 @@ from .kernels import kernels_by_role
 from .roofline import Floor, floors
 
 if TYPE_CHECKING:
-    from ...core.protocols import Decide
+    from ...core.protocols import Rule
 
 T = TypeVar("T")
 
@@ -117,14 +117,14 @@ def measured(
     *,
     with_generate: bool,
     threads: Sequence[int] = (1,),
-    decide: Decide | None = None,
+    other_rule: Rule | None = None,
 ) -> tuple[list[BenchRow], Best, Header]:
     """Decode every prompt with every variant and every number of threads, `repeats` times.
 
-    with_generate: also measure `generate()`. decide: scripts the verdicts of the lanes; those of
+    with_generate: also measure `generate()`. other_rule: judges the lanes' drafts; those of
     `generate()` cannot be scripted.
     """
-    ways = [race_way(pair, settings, with_prefill=True, decide=decide)]
+    ways = [race_way(pair, settings, with_prefill=True, other_rule=other_rule)]
     if with_generate:
         ways += other_ways(pair, settings)
     ways_by_threads = [replace(way, threads=count) for count in threads for way in ways]
@@ -271,13 +271,13 @@ def lanes_report(
 ) -> dict[str, Any]:
     """Measure at every temperature, print tables, floors and the environment, and return them."""
     acceptance = options.acceptance
-    decide: Decide | None = None
+    other_rule: Rule | None = None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
     )
     if acceptance is not None:
-        decide = scripted(acceptance)
+        other_rule = scripted(acceptance)
         print(
             f"verdicts are scripted: every draft is kept with probability {acceptance}, so text, "
             "alpha and tau do not describe these models\n"
@@ -295,7 +295,7 @@ def lanes_report(
             options.repeats,
             with_generate=not options.lanes_only,
             threads=threads,
-            decide=decide,
+            other_rule=other_rule,
         )
         print(*_lines(rows_here, best_here), "", sep="\n", flush=True)
         rows += rows_here

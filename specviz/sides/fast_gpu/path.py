@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...core.tensor_draws import DraftEnd, PremadeDraws, probabilities, sample, uniforms
-from ...core.tensor_verdict import decide
+from ...core.tensor_verdict import decide_on_tensors
 from ...core.types import Draft, JudgedRound, RunContext, Verdict, host_ids
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class GraphPath:
         self.run = run
         settings = run.settings
         self._sampling = (settings.temperature, settings.top_k, settings.top_p)
-        self.verdict_key = (*self._sampling, run.decide)
+        self.verdict_key = (*self._sampling, run.other_rule)
 
     @torch.inference_mode()
     def prepare(
@@ -165,7 +165,7 @@ class GraphPath:
         verdict by `u` [n + 1]: the outputs of `launch`."""
         cache = self.engine.reserve(0)
         settings = self.run.settings
-        judge = self.run.decide or decide
+        judge = self.run.other_rule or decide_on_tensors
 
         def judged(feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
             logits = cache.logits(feed, places, len(feed))

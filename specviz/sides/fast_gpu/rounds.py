@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ...core.tensor_draws import PremadeDraws, probabilities, sample, uniforms
-from ...core.tensor_verdict import decide
+from ...core.tensor_verdict import decide_on_tensors
 from ...core.types import Draft, JudgedRound, RunContext, TimedRound, Verdict
 from .cache import InPlaceCache, Program
 from .path import GraphPath
@@ -127,7 +127,7 @@ class RoundFunction:
         logits = self._target.logits(feed, places, gamma + 1)
         p = probabilities(logits, settings)
         q = torch.cat([p[:0], *drafts.q])
-        judge = self._run.decide or decide
+        judge = self._run.other_rule or decide_on_tensors
         decision = judge(p, q, feed[1:], draws[gamma:-1], PremadeDraws(draws[-1:]))
 
         accepted, next_id = decision.split(1)

@@ -35,8 +35,8 @@ def decide_by_draws(
     draws: Callable[[int], Iterator[Drawn]],
     uniform: Callable[[], float],
 ) -> tuple[int, Drawn]:
-    """The token rule of `verdict.decide` without the target's distributions. Returns the number
-    of kept drafts, and the next token.
+    """Decide as `verdict.decide_in_numpy` does, but without the target's distributions. Returns the
+    number of kept drafts, and the next token.
 
     p: the target's probability of each of the n drafts at its position. q: fp32 [n, vocab], the
     rows that they were drawn from. u: [n] draws in [0, 1). draws: endless independent draws from p

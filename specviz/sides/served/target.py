@@ -179,7 +179,7 @@ class RemoteEngine(OwnEngine):
         self.top_logprobs_only = self._listed < self._vocab
         if listed is not None:
             return NumpyPath(self, run)
-        if run.decide is not None:
+        if run.other_rule is not None:
             raise PairError(
                 "a benchmark of speed needs whole distributions, and this server does "
                 "not list them: start it with all log-probabilities (vLLM: "

@@ -18,7 +18,7 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     Keeps all drafts up to the last one whose u is below its threshold (`block_numbers`), then
     draws from norm(max(0, weight p - q)) at the next position. The text follows p exactly, and no
     other exact verdict keeps more in expectation. Nothing is carried to the next round.
-    Arguments and result are those of `decide`.
+    Arguments and result are those of `core.tensor_verdict.decide_on_tensors`.
     """
     import torch
 

@@ -19,7 +19,7 @@ def decide_exact_match(
 
     The emitted tokens are always the target's own draws, so the text follows p exactly. A draft
     drawn from q is kept with probability sum(p q), never more than sum(min(p, q)).
-    Arguments and result are those of `decide`.
+    Arguments and result are those of `core.tensor_verdict.decide_on_tensors`.
     """
     import torch
 

@@ -26,7 +26,7 @@ def decide_typical(
     draft was to propose it; then draws from p. No u is compared with anything. The paper keeps
     the first draft without a condition, because it is the target's own; here the target's own
     token follows instead.
-    Arguments and result are those of `decide`.
+    Arguments and result are those of `core.tensor_verdict.decide_on_tensors`.
     """
     import torch
 
