@@ -158,13 +158,13 @@ def agenda_of(
     )
 
 
-def _levels(most: int, texts: float) -> tuple[int, ...]:
-    """1, 2, 4, ... requests at once, up to `most` and within a budget of texts: a server that works
-    on one at a time takes as long as for all one after the other."""
+def _levels(max_at_once: int, texts: float) -> tuple[int, ...]:
+    """1, 2, 4, ... requests at once, up to `max_at_once` and within a budget of texts: a server
+    that works on one at a time takes as long as for all one after the other."""
     levels = [1]
     while True:
         level = 2 * levels[-1]
-        if level > most or _texts_of([*levels, level]) > texts:
+        if level > max_at_once or _texts_of([*levels, level]) > texts:
             return tuple(levels)
         levels.append(level)
 

@@ -128,19 +128,19 @@ class Variable(Generic[T]):
         return f"{self.name} is {text!r}: use {self.type.allowed}."
 
 
-def number(kind: Callable[[str], N], least: N, most: float = 1e15) -> ValueType[N]:
-    """A finite number from `least` to `most`. kind: `int` or `float`."""
+def number(kind: Callable[[str], N], minimum: N, maximum: float = 1e15) -> ValueType[N]:
+    """A finite number from `minimum` to `maximum`. kind: `int` or `float`."""
 
     def parse(text: str) -> N:
         value = kind(text)
-        if not least <= value <= most:  # NaN is in no range
+        if not minimum <= value <= maximum:  # NaN is in no range
             raise ValueError
         return value
 
     what = "a whole number" if kind is int else "a number"
-    if most >= 1e15:
-        return ValueType(parse, f"{what}, {least:g} or more")
-    return ValueType(parse, f"{what} from {least:g} to {most:g}")
+    if maximum >= 1e15:
+        return ValueType(parse, f"{what}, {minimum:g} or more")
+    return ValueType(parse, f"{what} from {minimum:g} to {maximum:g}")
 
 
 def one_of(*words: str) -> ValueType[str]:

@@ -17,14 +17,14 @@ class Drafter:
 
     engine_name: of the engine that drafts; None if no model does. layers: how many of the target's
     first layers draft, if they do. path: the `DecodingPath` that drafts, if a model drafts in the
-    target's own tokens and the drafter does nothing more. least_chance: the policy's confidence
+    target's own tokens and the drafter does nothing more. min_confidence: the policy's
     threshold for the next round; see `policy.Policy`. Drafters without confidences ignore it.
     """
 
     engine_name: str | None = None
     layers: int | None = None
     path: DecodingPath | None = None
-    least_chance: float = 0.0
+    min_confidence: float = 0.0
 
     def prefill(self, ids: Sequence[int]) -> float:
         """Read the prompt but for its last token; return synchronised seconds."""

@@ -67,7 +67,7 @@ class CheckedDrafter(Drafter):
         return int(_called(self._kind, "room", self._drafter.room, length))
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
-        self._drafter.least_chance = self.least_chance
+        self._drafter.min_confidence = self.min_confidence
         # A copy: the committed ids are the loop's own.
         draft: Draft | None = _called(self._kind, "draft", self._drafter.draft, list(ids), count)
         if draft is None:

@@ -201,7 +201,7 @@ class LaneRun:
 
     def _round(self, gamma: int) -> Round:
         if self.policy:
-            self.drafter.least_chance = self.policy.least_chance
+            self.drafter.min_confidence = self.policy.min_confidence
         self.resumed = began = now(self.device)
         draft = None
         if gamma:

@@ -36,7 +36,11 @@ class NumpyPath:
         self._target_rows = Distributions(run.settings, run.vocab)
 
     def prepare(
-        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
+        self,
+        task: Literal["draft", "judge"],
+        length: int,
+        max_length: int,
+        layers: int | None = None,
     ) -> None:
         distributions = self._draft_rows if task == "draft" else self._target_rows
         distributions.reserve(self._run.settings.gamma + 1)
@@ -46,17 +50,17 @@ class NumpyPath:
         ids: Sequence[int],
         count: int,
         layers: int | None = None,
-        least_chance: float = 0.0,
+        min_confidence: float = 0.0,
     ) -> Draft:
         rows = self._draft_rows
         uniforms = self._source.numbers(count)
         unread = np.array(ids[self.engine.length :], np.int64)
         if self._at_once is not None:
-            return self._at_once(unread, uniforms, rows, layers, least_chance)
+            return self._at_once(unread, uniforms, rows, layers, min_confidence)
         rows.reserve(count)
         feed = torch.from_numpy(unread)
         step_logits: list[torch.Tensor] = []
-        end = DraftEnd(least_chance, self._run.settings)
+        end = DraftEnd(min_confidence, self._run.settings)
         for step, uniform in enumerate(uniforms.tolist()):
             logits = self.engine.forward(feed, keep=1, layers=layers, temperature=rows.temperature)
             step_logits.append(logits)

@@ -36,14 +36,14 @@ class Parser(argparse.ArgumentParser):
         )
 
 
-def whole(least: int, most: int = 10**15) -> Callable[[str], int]:
-    """A type for `argparse`: a whole number from `least` to `most`."""
-    return _typed(number(int, least, most))
+def whole(minimum: int, maximum: int = 10**15) -> Callable[[str], int]:
+    """A type for `argparse`: a whole number from `minimum` to `maximum`."""
+    return _typed(number(int, minimum, maximum))
 
 
-def real(least: float, most: float = 1e15) -> Callable[[str], float]:
-    """A type for `argparse`: a finite number from `least` to `most`."""
-    return _typed(number(float, least, most))
+def real(minimum: float, maximum: float = 1e15) -> Callable[[str], float]:
+    """A type for `argparse`: a finite number from `minimum` to `maximum`."""
+    return _typed(number(float, minimum, maximum))
 
 
 def listed(kind: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:

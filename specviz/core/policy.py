@@ -42,11 +42,12 @@ PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
 class Policy:
     """A policy that drafts the same number of tokens in every round.
 
-    gamma: the most tokens that the next round drafts. least_chance: drafting ends
-    with the token at which the product of the confidences falls below it (`tensor_draws.DraftEnd`).
+    gamma: the most tokens that the next round drafts. min_confidence: the threshold for the product
+    of the drafted tokens' confidences: the token at which it falls below is the last one
+    (`tensor_draws.DraftEnd`).
     """
 
-    least_chance: float = 0.0
+    min_confidence: float = 0.0
 
     def __init__(self, gamma: int) -> None:
         self.gamma = gamma
@@ -62,23 +63,23 @@ class Policy:
 class HeuristicGamma(Policy):
     """Two more tokens after a round whose drafts were all kept, one fewer after a rejection.
 
-    Starts at `most` and stays between 1 and `most`. A round that drafted nothing changes nothing.
+    Starts at `max_gamma` and stays between 1 and it. A round that drafted nothing changes nothing.
     transformers' assisted generation uses the same rule.
     """
 
-    def __init__(self, most: int) -> None:
-        super().__init__(most)
-        self._most = most
+    def __init__(self, max_gamma: int) -> None:
+        super().__init__(max_gamma)
+        self._max_gamma = max_gamma
 
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         if not drafted:
             return
         change = 2 if accepted == drafted else -1
-        self.gamma = max(1, min(self._most, self.gamma + change))
+        self.gamma = max(1, min(self._max_gamma, self.gamma + change))
 
 
 class OptimalGamma(Policy):
-    """The number from 0 to `most` with the highest expected speed-up.
+    """The number from 0 to `max_gamma` with the highest expected speed-up.
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
     that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. Alpha
@@ -88,8 +89,10 @@ class OptimalGamma(Policy):
     token is drafted anyway: the text may have become easier.
     """
 
-    def __init__(self, most: int, c: float, extra_token: float, reads_again: bool = False) -> None:
-        self._most = most
+    def __init__(
+        self, max_gamma: int, c: float, extra_token: float, reads_again: bool = False
+    ) -> None:
+        self._max_gamma = max_gamma
         self._c = c
         self._extra_token = extra_token
         self._reads_again = reads_again
@@ -123,7 +126,7 @@ class OptimalGamma(Policy):
         accepted = self._accepted + PRIOR_ALPHA * PRIOR_JUDGED
         rejected = self._judged - self._accepted + (1 - PRIOR_ALPHA) * PRIOR_JUDGED
         tau = partial(expected_tau, accepted, rejected)
-        gammas = range(self._most + 1)
+        gammas = range(self._max_gamma + 1)
         return _fastest(tau, self._c, self._extra_token, gammas, self._reads_again)[0]
 
 
@@ -153,7 +156,7 @@ class Calibration:
 
 
 class ConfidenceGamma(OptimalGamma):
-    """Up to `most` tokens, as long as the draft is sure of them; none where no draft would pay.
+    """Up to `max_gamma` tokens, as long as the draft is sure of them; none if no draft would pay.
 
     One more token is worth its cost if the probability that all drafts are kept, it among them, is
     at least the number of tokens that the lane writes in the same time: so many per round over the
@@ -162,14 +165,16 @@ class ConfidenceGamma(OptimalGamma):
     (Huang et al. 2024, arXiv 2405.19715, "SpecDec++").
     """
 
-    def __init__(self, most: int, c: float, extra_token: float, reads_again: bool = False) -> None:
-        super().__init__(most, c, extra_token, reads_again)
+    def __init__(
+        self, max_gamma: int, c: float, extra_token: float, reads_again: bool = False
+    ) -> None:
+        super().__init__(max_gamma, c, extra_token, reads_again)
         self._price = c + extra_token
         self._unread = 0  # kept tokens that the next target pass reads again
         self._written = PRIOR_ROUNDS * PRIOR_SPEED  # tokens
         self._spent = PRIOR_ROUNDS  # one-token target passes
         self._calibration = Calibration()
-        self.least_chance = self._least_chance()
+        self.min_confidence = self._break_even()
 
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         super().observe(drafted, accepted)
@@ -180,14 +185,15 @@ class ConfidenceGamma(OptimalGamma):
         elif self._reads_again:
             self._unread += accepted + 1
         self._calibration.observe(confidences[: accepted + 1], accepted)
-        self.least_chance = self._least_chance()
+        self.min_confidence = self._break_even()
 
-    def _least_chance(self) -> float:
+    def _break_even(self) -> float:
+        """The product of confidences at which one more token is worth its cost."""
         worth = min(1.0, self._price * self._written / self._spent)
         return float(worth ** (1 / self._calibration.exponent))
 
     def _best(self) -> int:
-        return self._most if super()._best() else 0
+        return self._max_gamma if super()._best() else 0
 
 
 def make_policy(settings: Settings, costs: Callable[[], DraftCosts]) -> Policy:
@@ -243,18 +249,19 @@ def best_gamma(
     c: float,
     extra_token: float = 0.0,
     *,
-    least: int = 0,
-    most: int = MAX_GAMMA,
+    min_gamma: int = 0,
+    max_gamma: int = MAX_GAMMA,
     reads_again: bool = False,
 ) -> tuple[int, float]:
-    """The gamma from `least` to `most` with the highest predicted speed-up, and that speed-up.
+    """The gamma from `min_gamma` to `max_gamma` with the highest predicted speed-up, and that
+    speed-up.
 
     It is tau(gamma) / (gamma c + 1 + gamma extra_token): theorem 3.8, but with a target pass whose
     cost grows by `extra_token` for each drafted token that it judges, and with `reads_again` for
     each token of `tokens_read_again`.
     """
     tau = partial(predicted_tau, alpha)
-    return _fastest(tau, c, extra_token, range(least, most + 1), reads_again)
+    return _fastest(tau, c, extra_token, range(min_gamma, max_gamma + 1), reads_again)
 
 
 def _fastest(
@@ -285,9 +292,9 @@ def tokens_read_again(tau: Callable[[int], float], gamma: int, extra_token: floa
     tokens = tau(gamma)
     all_kept = tokens - tau(gamma - 1)
     after_rejections = tokens - (gamma + 1) * all_kept
-    most = math.inf
+    limit = math.inf
     if extra_token:
-        most = math.sqrt(tokens / (2 * extra_token))
+        limit = math.sqrt(tokens / (2 * extra_token))
     if all_kept == 0.0:
-        return most
-    return min(after_rejections / all_kept, most)
+        return limit
+    return min(after_rejections / all_kept, limit)

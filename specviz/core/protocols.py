@@ -178,7 +178,8 @@ DraftAtOnce: TypeAlias = Callable[
     [NDArray[np.int64], Doubles, Distributions, int | None, float], Draft
 ]
 """An engine's optional method: feed ids [m], and draft a token with each of the uniforms [n], into
-the distributions, perhaps with the first layers only, and with an end by `least_chance`."""
+the distributions, perhaps with the first layers only, and with an end by
+`min_confidence`."""
 
 
 class DecodingPath(Protocol):
@@ -192,9 +193,13 @@ class DecodingPath(Protocol):
     def engine(self) -> Engine: ...
 
     def prepare(
-        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
+        self,
+        task: Literal["draft", "judge"],
+        length: int,
+        max_length: int,
+        layers: int | None = None,
     ) -> None:
-        """Prepare a run from `length` to `most` tokens, before any clock runs."""
+        """Prepare a run from `length` to `max_length` tokens, before any clock runs."""
         ...
 
     def draft(
@@ -202,13 +207,14 @@ class DecodingPath(Protocol):
         ids: Sequence[int],
         count: int,
         layers: int | None = None,
-        least_chance: float = 0.0,
+        min_confidence: float = 0.0,
     ) -> Draft:
         """Draft `count` tokens (at least 1) after the committed `ids`, drawn one after another from
         the engine's model, or from its first `layers`.
 
         They are fewer if the product of their confidences (`tensor_draws.DraftEnd`) falls below
-        `least_chance`: the token at which it does is the last. As many uniforms are drawn.
+        `min_confidence`: the token at which it does is the last. `count` uniforms are drawn in any
+        case.
         """
         ...
 

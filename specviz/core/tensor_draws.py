@@ -44,29 +44,29 @@ class PremadeDraws:
 
 
 class DraftEnd:
-    """The end of a draft run by `DecodingPath.draft`'s `least_chance`: after the token at which
-    the product of the confidences falls below it.
+    """The end of a draft run: after the token at which the product of the confidences falls below
+    `min_confidence`, which is 0 for no such end.
 
-    The confidence of a token is the probability that the draft gives to the likeliest one in its
-    place: in q, or at temperature 1 in greedy runs, where q is one-hot. confidences: of the tokens
-    so far, none if there is no least chance.
+    The confidence of a token is the probability of the draft's likeliest token at its position: in
+    q, or at temperature 1 in greedy runs, where q is one-hot. confidences: of the tokens so far,
+    empty without a threshold.
     """
 
-    def __init__(self, least_chance: float, settings: Settings) -> None:
-        self._least_chance = least_chance
+    def __init__(self, min_confidence: float, settings: Settings) -> None:
+        self._min_confidence = min_confidence
         self._greedy = settings.greedy
-        self._chance = 1.0
+        self._product = 1.0
         self.confidences: list[float] = []
 
     def ends_after(self, logits: Tensor, q: Tensor) -> bool:
         """Whether the next token of the run, from `logits` and `q` [1, vocab], is its last one. The
-        host waits for it, unless there is no least chance."""
-        if not self._least_chance:
+        host waits for the answer if there is a threshold."""
+        if not self._min_confidence:
             return False
         row = torch.softmax(logits.float(), -1) if self._greedy else q
         self.confidences.append(row.max().item())
-        self._chance *= self.confidences[-1]
-        return self._chance < self._least_chance
+        self._product *= self.confidences[-1]
+        return self._product < self._min_confidence
 
 
 def probabilities(logits: Tensor, settings: Settings) -> Tensor:

@@ -23,7 +23,11 @@ class TensorPath:
         self._run = run
 
     def prepare(
-        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
+        self,
+        task: Literal["draft", "judge"],
+        length: int,
+        max_length: int,
+        layers: int | None = None,
     ) -> None:
         pass  # this path needs no preparation
 
@@ -32,7 +36,7 @@ class TensorPath:
         ids: Sequence[int],
         count: int,
         layers: int | None = None,
-        least_chance: float = 0.0,
+        min_confidence: float = 0.0,
     ) -> Draft:
         engine = self.engine
         run = self._run
@@ -41,7 +45,7 @@ class TensorPath:
         drafted = []
         q = []
         step_logits = []
-        end = DraftEnd(least_chance, run.settings)
+        end = DraftEnd(min_confidence, run.settings)
         for step in range(count):
             logits = engine.forward(feed, keep=1, layers=layers)  # [1, vocab]
             distribution, feed = sample(logits, run.settings, draws[step : step + 1])

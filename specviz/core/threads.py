@@ -39,7 +39,7 @@ def leave_one_to_the_page() -> None:
     _left_to_the_page = 1
 
 
-def most_threads() -> int:
+def max_threads() -> int:
     """The most threads that a pass may take. Raises `SettingsError`."""
     return THREADS.read() or max(1, processors() - _left_to_the_page)
 
@@ -56,9 +56,9 @@ def thread_counts() -> list[int]:
     fixed = _used.get() or THREADS.read()
     if fixed:
         return [fixed]
-    most = most_threads()
-    powers_of_two = [2**i for i in range(most.bit_length()) if 2**i < most]
-    return [*powers_of_two, most]
+    maximum = max_threads()
+    powers_of_two = [2**i for i in range(maximum.bit_length()) if 2**i < maximum]
+    return [*powers_of_two, maximum]
 
 
 @contextmanager
@@ -84,4 +84,4 @@ def one_torch_thread() -> Iterator[None]:
 
 def used_threads() -> int:
     """The most threads that an engine made now may use."""
-    return _used.get() or most_threads()
+    return _used.get() or max_threads()

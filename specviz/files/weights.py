@@ -43,7 +43,7 @@ class LoadOptions:
     products: str = INTEGER_PRODUCTS  # of weights of few bits on a processor, one of `PRODUCTS`
     is_draft: bool = False
     device: torch.device | None = None  # None spreads the model over several GPUs
-    most: dict[int, int] = field(default_factory=dict)  # bytes on each GPU, by its index
+    max_memory: dict[int, int] = field(default_factory=dict)  # bytes on each GPU, by its index
 
     def arguments(self) -> dict[str, Any]:
         """The arguments for `from_pretrained`. On a processor, weights are quantized
@@ -54,7 +54,7 @@ class LoadOptions:
             dtype = torch.float32 if on_cpu and self.quantize is None else "auto"
         arguments: dict[str, Any] = {"dtype": dtype}
         if self.device is None:
-            arguments |= {"device_map": "auto", "max_memory": self.most}
+            arguments |= {"device_map": "auto", "max_memory": self.max_memory}
         elif not on_cpu:
             arguments["device_map"] = {"": self.device}
         if self.quantize is not None and not on_cpu:

@@ -47,7 +47,7 @@ class PairFetch:
         self._error: str | None = None
         self._step = ""
         self._began = 0.0  # by the monotonic clock
-        self._most = 0  # most bytes on this machine so far
+        self._max_done = 0  # bytes on this machine, at most so far
         self._first = 0  # bytes on this machine when it began
 
     @property
@@ -64,7 +64,7 @@ class PairFetch:
                 return
             self._state = "running"
             self._error = None
-            self._most = 0
+            self._max_done = 0
             self._first = bytes_here(self.row)
             self._step = "looking for a source"
             self._began = time.monotonic()
@@ -93,7 +93,7 @@ class PairFetch:
         elapsed = None
         if self._state == "running":
             # A partial file is missing for a moment while it is renamed.
-            self._most = done = max(done, self._most)
+            self._max_done = done = max(done, self._max_done)
             elapsed = time.monotonic() - self._began
         may_fetch = MAY_FETCH.get()
         return {

@@ -83,7 +83,7 @@ def _planned_and_loaded(
     device = None
     if placement is not None:
         device = torch.device(str(placement))
-    options[0] = replace(options[0], device=device, most=max_memory)
+    options[0] = replace(options[0], device=device, max_memory=max_memory)
     try:
         return _loaded(pair, models, head, options, on_progress)
     except Exception as error:

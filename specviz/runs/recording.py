@@ -37,18 +37,18 @@ MAX_VALUES = 2 * 2**20  # in its JSON; a real recording of that size has about h
 
 
 def read_recording(
-    raw: bytes, *, most_packed: int = MAX_PACKED, most_unpacked: int = MAX_UNPACKED
+    raw: bytes, *, max_packed: int = MAX_PACKED, max_unpacked: int = MAX_UNPACKED
 ) -> Trace:
     """The trace in a file's bytes, which are JSON or gzipped JSON.
 
-    most_packed, most_unpacked: the most bytes of the file and of its JSON; no more are unpacked.
+    max_packed, max_unpacked: the most bytes of the file and of its JSON; no more are unpacked.
     Raises `TraceError` with one sentence that says what is invalid and where.
     """
     if not raw:
         raise TraceError(f"this file is empty; {ADVICE}.")
-    if len(raw) > most_packed:
-        raise _too_large("this file has", most_packed)
-    data = _parsed(_unpacked(raw, most_unpacked))
+    if len(raw) > max_packed:
+        raise _too_large("this file has", max_packed)
+    data = _parsed(_unpacked(raw, max_unpacked))
     trace = Trace.from_dict(data)
     from .identities import check_trace  # imports pydantic, which only files need
 
@@ -164,8 +164,8 @@ def answer_to(form: str, raw: bytes) -> dict[str, Any]:
         if form in PROMPT_FILES:
             return _prompts_in(raw, PROMPT_FILES[form])
         if form == TRACE:
-            return {"trace": read_recording(raw, most_packed=MAX_PACKED).to_dict()}
-        trace = read_recording(raw, most_packed=MAX_UNPACKED)
+            return {"trace": read_recording(raw, max_packed=MAX_PACKED).to_dict()}
+        trace = read_recording(raw, max_packed=MAX_UNPACKED)
         return {"suffix": FORMS[form].suffix, "text": FORMS[form].write(trace)}
     except (PromptError, TraceError) as error:
         return {"error": str(error)}

@@ -47,16 +47,16 @@ def confidences(r: Round) -> list[float]:
     return [token.top_q[0].probability for token in r.drafted]
 
 
-def test_the_least_chance_is_what_the_lane_writes_at_the_price_of_one_more_token():
+def test_the_threshold_is_what_the_lane_writes_at_the_price_of_one_more_token():
     policy = ConfidenceGamma(8, *COSTS)
     written, spent = 7.5, 5.0  # the policy's prior, before the first round
     for drafted, accepted in ((8, 8), (3, 1), (1, 0), (8, 5)):
         assert policy.gamma == 8
-        assert policy.least_chance == pytest.approx(min(1.0, 0.3 * written / spent))
+        assert policy.min_confidence == pytest.approx(min(1.0, 0.3 * written / spent))
         policy.observe(drafted, accepted)
         written += accepted + 1
         spent += 1 + 0.3 * drafted
-    assert OptimalGamma(8, *COSTS).least_chance == 0.0
+    assert OptimalGamma(8, *COSTS).min_confidence == 0.0
 
 
 @pytest.mark.parametrize("exponent", [0.25, 1.0, 2.0])
@@ -73,7 +73,7 @@ def test_the_exponent_of_the_confidences_is_learnt_from_the_verdicts(exponent: f
     assert calibration.exponent == exponent
     bare = ConfidenceGamma(8, *COSTS)
     bare._written, bare._spent = policy._written, policy._spent
-    assert policy.least_chance == pytest.approx(bare._least_chance() ** (1 / exponent))
+    assert policy.min_confidence == pytest.approx(bare._break_even() ** (1 / exponent))
 
 
 def test_what_is_quite_sure_or_quite_unsure_is_not_believed():
@@ -109,9 +109,9 @@ def test_a_draft_ends_behind_the_token_with_which_its_chance_is_too_small(
         most = min(policy.gamma, settings.max_new_tokens - written - 1)
         assert len(r.drafted) <= most
         chances = list(itertools.accumulate(confidences(r), operator.mul))
-        assert all(chance >= policy.least_chance for chance in chances[:-1])
+        assert all(chance >= policy.min_confidence for chance in chances[:-1])
         if len(chances) < most:
-            assert chances[-1] < policy.least_chance
+            assert chances[-1] < policy.min_confidence
             ended_early += 1
         policy.observe(len(r.drafted), kept(r), confidences(r))
         written += len(r.emitted)

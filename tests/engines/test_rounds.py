@@ -50,11 +50,11 @@ def draws_of(pair: Pair, settings: Settings) -> list[Any]:
 class LateDevice:
     """A device that runs the programs of rounds in the order of their calls, as late as possible.
 
-    most_rounds: the largest number of rounds enqueued at once.
+    max_rounds: the largest number of rounds enqueued at once.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.most_rounds = 0
+        self.max_rounds = 0
         self._queue: list[Any] = []
         self._runs = False
         self._call = Program.__call__
@@ -68,7 +68,7 @@ class LateDevice:
             assert not self._queue, "the stream runs in order"
             return self._call(program, *inputs)
         self._queue.append((program, inputs))
-        self.most_rounds = max(self.most_rounds, sum(type(job) is tuple for job in self._queue))
+        self.max_rounds = max(self.max_rounds, sum(type(job) is tuple for job in self._queue))
         return program.outputs
 
     def _enqueue_mark(self, mark: Mark) -> None:
@@ -109,7 +109,7 @@ def test_a_device_that_runs_late_writes_the_same(
     late = LateDevice(monkeypatch)
     assert draws_of(pair, settings) == wanted
     assert emitted_ids(baseline(pair, PROMPT, settings)) == alone
-    assert late.most_rounds == 2
+    assert late.max_rounds == 2
 
 
 def test_greedy_lanes_agree_with_generate_while_buffers_grow(

@@ -228,18 +228,18 @@ import sys, time
 from pathlib import Path
 from specviz import load_pair, speculate
 
-def most_memory():
+def peak_memory():
     # Not getrusage: a process begins there with what the one that started it had.
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
-before = most_memory()
+before = peak_memory()
 begin = time.monotonic()
 pair = load_pair(sys.argv[1])
 loaded = time.monotonic()
 next(iter(speculate(pair, "Hello", max_new_tokens=16)))
 first = time.monotonic()
-print(loaded - begin, first - begin, most_memory() - before)
+print(loaded - begin, first - begin, peak_memory() - before)
 """
 MOST = 1.35  # times the bytes of both files, without caches
 CACHES = 300e6  # bytes, including memory that libraries need for a first run

@@ -99,7 +99,7 @@ def test_a_cpu_runs_fp32_and_a_gpu_the_dtype_of_the_checkpoint():
     assert LoadOptions(device=CPU).arguments() == {"dtype": torch.float32}
     assert LoadOptions(torch.bfloat16, device=CPU).arguments() == {"dtype": torch.bfloat16}
     assert LoadOptions(device=one).arguments() == {"dtype": "auto", "device_map": {"": one}}
-    spread = LoadOptions(most={0: 5, 1: 4}).arguments()
+    spread = LoadOptions(max_memory={0: 5, 1: 4}).arguments()
     assert spread == {"dtype": "auto", "device_map": "auto", "max_memory": {0: 5, 1: 4}}
 
 

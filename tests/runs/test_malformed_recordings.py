@@ -86,7 +86,7 @@ def test_a_zip_bomb_is_never_unpacked(sentences: Sentences):
     bomb = gzip.compress(bytes(64 * 2**20), 1)
     tracemalloc.start()
     try:
-        sentences(sentence(bomb, most_unpacked=2**20))
+        sentences(sentence(bomb, max_unpacked=2**20))
         assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
     finally:
         tracemalloc.stop()

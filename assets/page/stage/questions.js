@@ -51,7 +51,7 @@ function surestRejected(judged) {
 }
 
 /** The least likely of the accepted guesses, in a sentence; empty if none was. @param {Token[]} judged */
-function leastAccepted(judged) {
+function leastLikelyAccepted(judged) {
   const accepted = judged.filter(({ outcome }) => outcome === "accepted");
   const token = accepted.sort((a, b) => (a.p ?? 0) - (b.p ?? 0))[0];
   if (!token) return "";
@@ -86,7 +86,7 @@ export const QUESTIONS = {
     ],
     reveal(run) {
       const judged = drafts(run).filter(({ p, q, u }) => ![p, q, u].includes(undefined));
-      const examples = surestRejected(judged) + leastAccepted(judged);
+      const examples = surestRejected(judged) + leastLikelyAccepted(judged);
       const why = `${examples}Only this makes every token as frequent as with the target alone.`;
       return { right: 1, why };
     },

@@ -72,11 +72,11 @@ def pack_blocks(b, kind, weights, count, target):
         error = _squared_error(b, numbers, _codes(b, numbers, scale, lowest), scale)
         if best_scale is None:
             best_scale = scale
-            least_error = error
+            min_error = error
         else:
-            is_better = b.fcmp_ordered("<", error, least_error)
+            is_better = b.fcmp_ordered("<", error, min_error)
             best_scale = b.select(is_better, scale, best_scale)
-            least_error = b.select(is_better, error, least_error)
+            min_error = b.select(is_better, error, min_error)
     store(b, best_scale, block, align=2)
     codes = [
         b.add(b.fptosi(vector, INTEGERS), integers(-lowest))

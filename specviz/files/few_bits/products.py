@@ -66,8 +66,8 @@ def product_code(kind: int) -> int:
             # Packed weights are unpacked once for many rows. So are those of fewer than `LINES`
             # outputs: the sums of the missing lines are ignored.
             unpacks = (packed and rows > together) or count < LINES
-            most = MAX_UNPACKED_ROWS if unpacks else together
-            each = -(-rows // -(-rows // most))  # rows that are summed together
+            limit = MAX_UNPACKED_ROWS if unpacks else together
+            each = -(-rows // -(-rows // limit))  # rows that are summed together
             sums[:] = 0
             for begin in range(0, inputs, CHUNK):
                 width = min(CHUNK, inputs - begin)

@@ -57,13 +57,13 @@ class Costs:
         if not rounds or not self.verify:
             return None
         step = 0.0
-        most_drafted = max(counts.drafted for counts in rounds)
-        if most_drafted > 0:
+        max_drafted = max(counts.drafted for counts in rounds)
+        if max_drafted > 0:
             if len(self.verify) < 2 or not self.step.get(drafter):
                 return None
             step = self._step_cost(drafter)
         overhead = statistics.median(self.overhead)
-        widths, pass_costs = self._by_width(1 + most_drafted)
+        widths, pass_costs = self._by_width(1 + max_drafted)
         cost = 0.0
         tokens = 0
         for counts, number in rounds.items():

@@ -298,11 +298,13 @@ def _round_times(metrics: Sequence[Metrics]) -> RoundTimes:
     )
 
 
-def difference(values: Values, reference: Values, fewest: int = 2) -> tuple[float, float] | None:
+def difference(
+    values: Values, reference: Values, min_values: int = 2
+) -> tuple[float, float] | None:
     """The interval of a row's mean advantage over the reference, on the questions that both have;
-    None if these are fewer than `fewest`."""
+    None if these are fewer than `min_values`."""
     advantages = _advantages(values, reference)
-    if len(advantages) < fewest:
+    if len(advantages) < min_values:
         return None
     return mean_interval(advantages)
 
@@ -369,7 +371,7 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
     marks: dict[str, Mark] = {best: "best"}
     best_values = values[best]
     max_prompts = max(map(len, values.values()))
-    fewest = min(ENOUGH, len(best_values))
+    min_values = min(ENOUGH, len(best_values))
     for key, row_values in values.items():
         if key == best:
             continue
@@ -377,7 +379,7 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
         is_ahead = (advantage(row_values, best_values) or 0.0) > 0.0
         # Faster so far, and not the best one only because it ran on too few prompts.
         is_held_back = ran_on_few and is_ahead
-        interval = difference(row_values, best_values, fewest)
+        interval = difference(row_values, best_values, min_values)
         if is_held_back or is_open(row_values, best_values, predicted[key]):
             marks[key] = "open"
         elif interval is not None and interval[1] >= 0:

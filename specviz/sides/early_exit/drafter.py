@@ -70,7 +70,7 @@ class EarlyExitDrafter(Drafter):
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
         begin = self.path.engine.length
-        draft = self.path.draft(ids, count, self.layers, self.least_chance)
+        draft = self.path.draft(ids, count, self.layers, self.min_confidence)
         self.path.engine.rollback(begin)  # the other layers have not seen these tokens
         return draft
 
@@ -116,7 +116,7 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
         overlaps = torch.minimum(p, q).sum(-1)
         beta = min(1.0, overlaps.mean().item())
         c = pass_cost(model, engine, depth) / whole_pass
-        _, speedup = best_gamma(beta, c, extra_token, least=1, reads_again=again)
+        _, speedup = best_gamma(beta, c, extra_token, min_gamma=1, reads_again=again)
         exits.append(EarlyExit(depth, beta, c, speedup))
     return exits
 

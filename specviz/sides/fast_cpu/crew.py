@@ -118,18 +118,18 @@ def _draw(logits, uniform, scratch, q):
 
 @njit(nogil=True, cache=True)
 def run_draft(
-    boxes, first, following, greedy, tie, least_chance, uniforms, ids, logits, q, confidences
+    boxes, first, following, greedy, tie, min_confidence, uniforms, ids, logits, q, confidences
 ):
-    """Draft one token per uniform, with the threads of these boxes, or fewer by `least_chance`;
-    returns the number of drafted tokens.
+    """Draft one token per uniform, with the threads of these boxes, or fewer by `min_confidence` as
+    in `core.tensor_draws.DraftEnd`; returns the number of drafted tokens.
 
     first: the address of the first pass's plan, which feeds all tokens that are not cached.
     following: the address of the plan of the other passes, each of which feeds the token before.
     Written are ids, int64 [n], and logits, fp32 [n, vocab]; unless `greedy`, the distributions q,
-    fp32 [n, vocab]; and if there is a least chance, the confidences, fp64 [n].
+    fp32 [n, vocab]; and if `min_confidence` is not 0, the confidences, fp64 [n].
     """
     scratch = np.empty(-(-logits.shape[1] // LANES) * LANES, np.float32)
-    chance = 1.0
+    product = 1.0  # of the confidences
     for step in range(len(uniforms)):
         address = first if step == 0 else following
         plan = plan_at(address)
@@ -143,12 +143,12 @@ def run_draft(
             ids[step] = greedy_id(logits[step], tie)
         else:
             ids[step] = _draw(logits[step], uniforms[step], scratch, q[step])
-        if least_chance > 0.0:
+        if min_confidence > 0.0:
             if greedy:
                 _softmax_into(scratch, logits[step])
             confidences[step] = scratch.max()
-            chance *= confidences[step]
-            if chance < least_chance:
+            product *= confidences[step]
+            if product < min_confidence:
                 return step + 1
     return len(uniforms)
 

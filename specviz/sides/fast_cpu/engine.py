@@ -361,17 +361,17 @@ class CompiledEngine(OwnEngine):
         uniforms: Doubles,
         rows: Distributions,
         layers: int | None = None,
-        least_chance: float = 0.0,
+        min_confidence: float = 0.0,
     ) -> Draft:
         """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them,
-        or fewer by `least_chance`; all but the last are appended too. rows: are written."""
+        or fewer by `min_confidence`; all but the last are appended too. rows: are written."""
         n = len(uniforms)
         end = self.length + len(ids)
         passes = self._passes
         passes.reserve(end + n - 1, self.length)
         drafted = np.empty(n, np.int64)
         logits = np.empty((n, self.vocab), np.float32)
-        confidences = np.empty(n if least_chance else 0)
+        confidences = np.empty(n if min_confidence else 0)
         following = passes.planned(drafted[:1], end, 1, rows.temperature, layers)
         first = passes.planned(ids, self.length, 1, rows.temperature, layers)
         with gathered(self.threads) as boxes:
@@ -381,7 +381,7 @@ class CompiledEngine(OwnEngine):
                 addressof(following),
                 rows.greedy,
                 np.float32(TIE),
-                least_chance,
+                min_confidence,
                 uniforms,
                 drafted,
                 logits,

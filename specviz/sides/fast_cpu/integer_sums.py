@@ -99,7 +99,7 @@ class PairSums(IntegerSums):
     def __init__(self, b: ir.IRBuilder, bits: int, start: Any) -> None:
         super().__init__(b, bits, start)
         largest = 128 if bits == SIGNED_BITS else 2**bits - 1
-        self._most = LARGEST_SHORT // (2 * LARGEST_INPUT * largest)  # words
+        self._max_words = LARGEST_SHORT // (2 * LARGEST_INPUT * largest)  # words
         self._short: list[Any] = []
         self._words = 0
 
@@ -126,7 +126,7 @@ class PairSums(IntegerSums):
             pairs = [b.add(pair, short) for pair, short in zip(pairs, self._short, strict=True)]
         self._short = pairs
         self._words += 1
-        if self._words == self._most:
+        if self._words == self._max_words:
             self._widen()
 
     def total(self) -> Any:

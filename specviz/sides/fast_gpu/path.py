@@ -37,11 +37,15 @@ class GraphPath:
 
     @torch.inference_mode()
     def prepare(
-        self, task: Literal["draft", "judge"], length: int, most: int, layers: int | None = None
+        self,
+        task: Literal["draft", "judge"],
+        length: int,
+        max_length: int,
+        layers: int | None = None,
     ) -> None:
-        """Reserve the cache and make programs for a run from `length` to at most `most` tokens."""
+        """Reserve the cache and make programs for a run from `length` to `max_length` tokens."""
         gamma = self.run.settings.gamma
-        longest = min(most, length + AHEAD) + gamma + 1
+        longest = min(max_length, length + AHEAD) + gamma + 1
         widest = min(gamma, MAX_GRAPHED)
         if task == "draft":
             draft_keys = [self._draft_key(fed, layers) for fed in FEEDS]
@@ -70,7 +74,7 @@ class GraphPath:
         ids: Sequence[int],
         count: int,
         layers: int | None = None,
-        least_chance: float = 0.0,
+        min_confidence: float = 0.0,
     ) -> Draft:
         engine = self.engine
         run = self.run
@@ -83,7 +87,7 @@ class GraphPath:
         drafted = []
         q = []
         step_logits = []
-        end = DraftEnd(least_chance, run.settings)
+        end = DraftEnd(min_confidence, run.settings)
         for step in range(count):
             outputs = self._step(feed, places, draws[step : step + 1], layers)
             # Copies: the next step writes over its outputs.

@@ -63,7 +63,7 @@ class HeadDrafter(Drafter):
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
         if not self._received:
             return None  # the target has not read a single token
-        return self._path.draft(ids, count, least_chance=self.least_chance)
+        return self._path.draft(ids, count, min_confidence=self.min_confidence)
 
     def rollback(self, length: int) -> None:
         # The head read the drafts with its own states.

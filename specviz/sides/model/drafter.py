@@ -47,7 +47,7 @@ class ModelDrafter(Drafter):
         return max(0, fed + 1)
 
     def draft(self, ids: Sequence[int], count: int) -> Draft:
-        return self.path.draft(ids, count, least_chance=self.least_chance)
+        return self.path.draft(ids, count, min_confidence=self.min_confidence)
 
     def rollback(self, length: int) -> None:
         self.engine.rollback(min(length, self.engine.length))

@@ -163,7 +163,7 @@ class TextDrafter(TranslatedDrafter):
 
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft | None, Tensor]:
         proposed: list[int] = []
-        end = DraftEnd(self.least_chance, self._run.settings)
+        end = DraftEnd(self.min_confidence, self._run.settings)
         while len(proposed) < count:
             logits = self.engine.forward(feed, keep=1)
             feed = greedy_ids(logits)
@@ -231,7 +231,7 @@ class SharedTokensDrafter(TranslatedDrafter):
         q = []
         step_logits = []
         proposed = []
-        end = DraftEnd(self.least_chance, run.settings)
+        end = DraftEnd(self.min_confidence, run.settings)
         for step in range(count):
             draft_logits = self.engine.forward(feed, keep=1)  # [1, draft's vocabulary]
             logits = torch.full((1, run.vocab), -torch.inf, device=device)
