@@ -285,13 +285,13 @@ def test_a_model_made_in_inference_mode_runs_too() -> None:
 def test_a_pass_with_other_logits_is_not_used(
     monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
-    run = module.lead
+    run = module.run_with_workers
 
-    def wrong(boxes: Any, address: int) -> None:
+    def wrong(slots: Any, address: int) -> None:
         Plan.from_address(address).score_factor *= 2
-        run(boxes, address)
+        run(slots, address)
 
-    monkeypatch.setattr(module, "lead", wrong)
+    monkeypatch.setattr(module, "run_with_workers", wrong)
     model = grouped()
     with sentences.warns(UserWarning):
         assert compiled_engine(model, VOCAB) is None
@@ -302,13 +302,13 @@ def test_a_pass_with_other_logits_is_not_used(
 
 def test_a_pass_in_fp32_may_not_be_off_by_a_hundredth(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error as large as that of rounded inputs is refused where nothing is rounded."""
-    run = module.lead
+    run = module.run_with_workers
 
-    def scaled(boxes: Any, address: int) -> None:
+    def scaled(slots: Any, address: int) -> None:
         Plan.from_address(address).logit_factor *= 1.01
-        run(boxes, address)
+        run(slots, address)
 
-    monkeypatch.setattr(module, "lead", scaled)
+    monkeypatch.setattr(module, "run_with_workers", scaled)
     with pytest.warns(UserWarning, match="gave different logits"):
         assert compiled_engine(grouped(), VOCAB) is None
 

@@ -323,8 +323,8 @@ def _call_code(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any
 
 
 @operation()
-def arrive(b, counter):
-    """Add 1 to the int64 at this address, seen by all threads."""
+def add_one(b, counter):
+    """Add 1 to the int64 at this address, atomically."""
     b.atomic_rmw("add", b.inttoptr(counter, I64.as_pointer()), i64(1), "acq_rel")
 
 
@@ -338,7 +338,7 @@ def yield_processor(b):
 
 @intrinsic
 def read_shared(typing, counter):
-    """The int64 at this address, as the other threads left it."""
+    """Load the int64 at this address atomically, as the other threads left it."""
 
     def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
         address = b.inttoptr(args[0], I64.as_pointer())

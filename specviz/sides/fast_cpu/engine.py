@@ -31,10 +31,10 @@ from ...files.few_bits.stale_code import forget_stale_code
 from ...files.few_bits.tiles import TILES_IN_STEP, tile_bytes
 from ...files.few_bits.unpacking import DTYPE_KINDS
 from ...files.few_bits.vector import LINE
-from .crew import MAX_THREADS, Integers, gathered, lead, meeting, run_draft
 from .forward import compiled_pass
 from .integer_products import integer_product_code
 from .rows import Layer, Plan, Weight
+from .thread_pool import MAX_THREADS, Integers, awake_workers, barrier, run_draft, run_with_workers
 
 if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
@@ -88,7 +88,7 @@ class Passes:
             vocab=vocab,
             depth=len(layers),
             threads=threads_for(self._weight_bytes, used_threads()),
-            meeting=meeting.ctypes.data,
+            barrier=barrier.ctypes.data,
             layers=addressof(self._layers),
             frequencies=rotary.inv_freq.data_ptr(),
             eps=layers[0].input_layernorm.variance_epsilon,
@@ -122,8 +122,8 @@ class Passes:
 
     def run(self, plan: Plan) -> None:
         """Run one pass."""
-        with gathered(plan.threads) as boxes:
-            lead(boxes, addressof(plan))
+        with awake_workers(plan.threads) as slots:
+            run_with_workers(slots, addressof(plan))
 
     def reserve(self, length: int, used: int) -> None:
         """Make room for `length` positions, of which the first `used` are filled."""
@@ -374,9 +374,9 @@ class CompiledEngine(OwnEngine):
         confidences = np.empty(n if min_confidence else 0)
         following = passes.planned(drafted[:1], end, 1, rows.temperature, layers)
         first = passes.planned(ids, self.length, 1, rows.temperature, layers)
-        with gathered(self.threads) as boxes:
+        with awake_workers(self.threads) as slots:
             count = run_draft(
-                boxes,
+                slots,
                 addressof(first),
                 addressof(following),
                 rows.greedy,

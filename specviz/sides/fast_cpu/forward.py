@@ -22,13 +22,13 @@ from .rows import (
     embed,
     in_both_orders,
     matrix,
-    meet,
     norm,
     norm_heads,
     product,
     remember,
     rotate,
     share,
+    wait_at_barrier,
 )
 
 
@@ -124,11 +124,11 @@ def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, valu
     norm_heads(k, first, last, head_dim, layer.key_norm, eps)
     rotate(k, first, last, head_dim, angles, np.float32(1.0))
     remember(k, v, first, last, plan.start, keys, values)
-    arrivals = meet(plan.meeting, arrivals, threads)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
     attend(plan, q, keys, values, thread, seen)
-    arrivals = meet(plan.meeting, arrivals, threads)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
     _add_product(plan, seen, layer.out, layer.out_bias, thread, x)
-    return meet(plan.meeting, arrivals, threads)
+    return wait_at_barrier(plan.barrier, arrivals, threads)
 
 
 @inside
@@ -157,9 +157,9 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
     for r in range(n if first < last else 0):
         offset = r * gate.strides[0] + 4 * first
         gate_by_silu(gate.ctypes.data + offset, up.ctypes.data + offset, last - first)
-    arrivals = meet(plan.meeting, arrivals, threads)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
     _add_product(plan, gate, layer.down, layer.down_bias, thread, x)
-    return meet(plan.meeting, arrivals, threads)
+    return wait_at_barrier(plan.barrier, arrivals, threads)
 
 
 @in_place
@@ -178,12 +178,12 @@ def _beside_states(plan, layer, thread, arrivals, x):
             norm(states, plan.fuse_norm, eps, np.float32(1.0), normed_states)
             states = normed_states
         product(plan, in_both_orders(plan, states), plan.fuse, plan.nothing, begin, end, hidden)
-        arrivals = meet(plan.meeting, arrivals, plan.threads)
+        arrivals = wait_at_barrier(plan.barrier, arrivals, plan.threads)
     embedded = np.empty((n, width), np.float32)
     normed = np.empty((n, width), np.float32)
     norm(x, layer.input_norm, eps, np.float32(1.0), embedded)
     norm(hidden, plan.state_norm, eps, np.float32(1.0), normed)
-    arrivals = meet(plan.meeting, arrivals, plan.threads)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, plan.threads)
     residual = normed if plan.normed_residual != 0 else hidden
     both = np.empty((n, 2 * width), np.float32)
     for r in range(n):
@@ -233,7 +233,7 @@ def run_pass(thread, address):
     normed = np.empty((n, plan.width), np.float32)
     angles = angles_of(frequencies, plan.rotary_factor, plan.start, n)
     embed(plan, carray(pointer(plan.ids), n, np.int64), thread, x)
-    arrivals = meet(plan.meeting, arrivals, threads)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
     for i in range(plan.depth):
         layer = layers[i]
         inputs = normed
@@ -253,4 +253,4 @@ def run_pass(thread, address):
     begin, end = share(plan.vocab, thread, threads, STEP)
     logits = matrix(plan.logits, keep, plan.vocab)
     product(plan, in_both_orders(plan, last), plan.head, plan.nothing, begin, end, logits)
-    meet(plan.meeting, arrivals, threads)
+    wait_at_barrier(plan.barrier, arrivals, threads)

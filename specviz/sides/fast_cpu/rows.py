@@ -12,7 +12,7 @@ from ...core.llama_layer import LINEARS, NORMS
 from ...files.few_bits.blocks import BFLOAT16, FLOAT32, STEP
 from ...files.few_bits.ir import (
     LANES,
-    arrive,
+    add_one,
     call_product,
     in_place,
     inside,
@@ -69,8 +69,8 @@ class Plan(Structure):
         ("start", c_int64),  # cached tokens
         ("tokens", c_int64),  # fed tokens
         ("keep", c_int64),  # the last fed tokens, whose logits are wanted
-        ("meeting", c_int64),  # the address of an int64 that counts arrivals of threads
-        ("arrivals", c_int64),  # their number when the pass begins
+        ("barrier", c_int64),  # the address of the int64 that counts arrivals at barriers
+        ("arrivals", c_int64),  # that number when the pass begins
         # Addresses.
         ("ids", c_int64),  # int64 [tokens]
         ("logits", c_int64),  # fp32 [keep, vocab], written
@@ -125,11 +125,11 @@ def share(count, thread, threads, unit):
 
 
 @inside
-def meet(counter, arrivals, threads):
-    """Wait until all threads have arrived. arrivals: counted so far. Returns their new number."""
+def wait_at_barrier(counter, arrivals, threads):
+    """Wait until all threads are here. arrivals: the count before. Returns the count after."""
     arrivals += threads
     if threads > 1:
-        arrive(counter)
+        add_one(counter)
         spins = 0
         while read_shared(counter) < arrivals:
             spins += 1

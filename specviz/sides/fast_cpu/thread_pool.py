@@ -1,11 +1,11 @@
-"""Threads that share compiled passes, the box in which each finds its next pass, and draft runs as
-one call."""
+"""The pool of threads that share compiled passes, and draft runs as one call."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...files.few_bits.ir import (
     LANES,
-    arrive,
+    add_one,
     call_at,
     in_place,
     inside,
@@ -30,42 +30,45 @@ MAX_THREADS = 256  # the most that share a pass
 SPINS = 2_000
 YIELDS = 4_000  # about a millisecond on an idle processor
 
-COUNT, PLAN_AT, HELD = range(3)
-BOX = 16
-"""Entries of a box, int64: the number of passes so far, the address of the last one's plan, and
-whether its thread must not sleep. The rest is padding, so that no two threads write to one line of
-the processor's cache."""
+PASS_COUNT = 0
+PLAN_AT = 1
+STAYS_AWAKE = 2
+SLOT = 16
+"""Entries of a worker's slot, int64: the number of passes so far, the address of the last one's
+plan, and whether the worker must not sleep. The rest is padding, so that no two threads write to
+one line of the processor's cache."""
 
 
 @njit(nogil=True, cache=True)
-def lead(boxes, address):
-    """Run the pass whose plan is at `address`, with the threads of these boxes (int64 [n, BOX]),
-    none of which sleeps."""
+def run_with_workers(slots, address):
+    """Run the pass whose plan is at `address`, together with the workers of these slots (int64 [n,
+    SLOT]), none of which sleeps."""
     plan = plan_at(address)
-    plan.arrivals = read_shared(plan.meeting)
-    for i in range(len(boxes)):
-        boxes[i, PLAN_AT] = address
-        arrive(boxes.ctypes.data + 8 * (i * BOX + COUNT))
+    plan.arrivals = read_shared(plan.barrier)
+    for i in range(len(slots)):
+        slots[i, PLAN_AT] = address
+        add_one(slots.ctypes.data + 8 * (i * SLOT + PASS_COUNT))
     call_at(plan.code, 0, address)
 
 
 @njit(nogil=True, cache=True)
-def serve(index, box, done):
-    """Take part in the passes that arrive in a box, until none has arrived for a while and the
-    thread is not held.
+def run_passes_of_slot(thread, slot, done):
+    """Run a worker's share of each pass that is put into its slot, until there has been none for a
+    while and the worker may sleep.
 
-    done: the number of passes that arrived before; returns the number that have arrived now.
+    thread: its number in a pass. done: the number of passes so far; returns the new number.
     """
     while True:
         waited = 0
-        while read_shared(box.ctypes.data + 8 * COUNT) == done:
+        while read_shared(slot.ctypes.data + 8 * PASS_COUNT) == done:
             waited += 1
             if waited > SPINS:
                 yield_processor()
-                if waited > SPINS + YIELDS and not read_shared(box.ctypes.data + 8 * HELD):
+                is_late = waited > SPINS + YIELDS
+                if is_late and not read_shared(slot.ctypes.data + 8 * STAYS_AWAKE):
                     return done
         done += 1
-        call_at(plan_at(box[PLAN_AT]).code, index, box[PLAN_AT])
+        call_at(plan_at(slot[PLAN_AT]).code, thread, slot[PLAN_AT])
 
 
 @in_place
@@ -118,9 +121,9 @@ def _draw(logits, uniform, scratch, q):
 
 @njit(nogil=True, cache=True)
 def run_draft(
-    boxes, first, following, greedy, tie, min_confidence, uniforms, ids, logits, q, confidences
+    slots, first, following, greedy, tie, min_confidence, uniforms, ids, logits, q, confidences
 ):
-    """Draft one token per uniform, with the threads of these boxes, or fewer by `min_confidence` as
+    """Draft one token per uniform, with the workers of these slots, or fewer by `min_confidence` as
     in `core.tensor_draws.DraftEnd`; returns the number of drafted tokens.
 
     first: the address of the first pass's plan, which feeds all tokens that are not cached.
@@ -138,7 +141,7 @@ def run_draft(
             plan.ids = ids.ctypes.data + 8 * (step - 1)
         if step > 1:
             plan.start += 1
-        lead(boxes, address)
+        run_with_workers(slots, address)
         if greedy:
             ids[step] = greedy_id(logits[step], tie)
         else:
@@ -156,45 +159,53 @@ def run_draft(
 Integers = NDArray[np.int64]
 
 
-def _work(index: int, box: Integers, held: threading.Event) -> None:
+def _work(thread: int, slot: Integers, awake: threading.Event) -> None:
+    """Run passes whenever `awake` is set, for ever."""
     done = 0
     while True:
-        held.wait()
-        done = serve(index, box, done)
+        awake.wait()
+        done = run_passes_of_slot(thread, slot, done)
 
 
-meeting = np.zeros(BOX, np.int64)  # counts arrivals of all passes
-_boxes = np.zeros((MAX_THREADS, BOX), np.int64)
-_workers: list[tuple[Integers, threading.Event]] = []  # more are started when a pass needs them
-_one_at_a_time = threading.Lock()
+class _Worker(NamedTuple):
+    """A thread of the pool. awake: wakes it when it is set."""
+
+    slot: Integers
+    awake: threading.Event
 
 
-def _started_worker(index: int) -> tuple[Integers, threading.Event]:
-    """Start the thread of the box at an index; returns its box, and the event that wakes it."""
-    box = _boxes[index]
-    held = threading.Event()
+barrier = np.zeros(SLOT, np.int64)  # counts the arrivals of all passes
+_slots = np.zeros((MAX_THREADS, SLOT), np.int64)
+_workers: list[_Worker] = []  # more are started when a pass needs them
+_pool_lock = threading.Lock()
+
+
+def _start_worker(index: int) -> _Worker:
+    """Start the worker that has the slot at this index."""
+    slot = _slots[index]
+    awake = threading.Event()
     number = index + 1  # of the thread in a pass, whose caller is number 0
     thread = threading.Thread(
-        target=_work, args=(number, box, held), name=f"passes {number}", daemon=True
+        target=_work, args=(number, slot, awake), name=f"passes {number}", daemon=True
     )
     thread.start()
-    return box, held
+    return _Worker(slot, awake)
 
 
 @contextmanager
-def gathered(threads: int) -> Iterator[Integers]:
-    """Inside the block, `threads` threads, this one among them, wait for passes and do not sleep.
-    Yields the boxes of the others, for `lead`."""
-    with _one_at_a_time:
+def awake_workers(threads: int) -> Iterator[Integers]:
+    """Context manager: keep `threads` - 1 workers awake, which run passes with the calling thread.
+    Yields their slots, for `run_with_workers`. One caller at a time has the pool."""
+    with _pool_lock:
         for index in range(len(_workers), threads - 1):
-            _workers.append(_started_worker(index))
+            _workers.append(_start_worker(index))
         workers = _workers[: threads - 1]
-        for box, held in workers:
-            box[HELD] = 1
-            held.set()
+        for worker in workers:
+            worker.slot[STAYS_AWAKE] = 1
+            worker.awake.set()
         try:
-            yield _boxes[: threads - 1]
+            yield _slots[: threads - 1]
         finally:
-            for box, held in workers:
-                held.clear()
-                box[HELD] = 0
+            for worker in workers:
+                worker.awake.clear()
+                worker.slot[STAYS_AWAKE] = 0
