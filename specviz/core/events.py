@@ -55,11 +55,13 @@ class Token:
         et al. 2022, arXiv 2211.17192, algorithm 1). With other verdicts (`sides.verdicts`):
         block keeps all drafts up to the last with u < threshold; exact-match draws the target's
         own token with it; typical uses none.
-    weight: the running product of p / q, held at 1 or below, if the verdict is block.
-    threshold: what u must be below (block), or p above (typical). Block judges a round's drafts
-        together, so its ignored tokens have p, u, weight and threshold too.
-    chance: the probability that a draft drawn from q is kept at its position, if it was judged and
-        the verdict is exact-match, sum(p q), or typical, the q of all tokens above the threshold.
+    weight: the running product of p / q, at most 1, if the verdict is block.
+    threshold: the limit that u must be below (block) or p above (typical). Block judges a round's
+        drafts together, so its ignored tokens have p, u, weight and threshold too.
+    chance: the probability that the rule keeps a draft at this position, whichever token is drawn
+        from q as the draft: with exact-match the sum over the vocabulary of p q, with typical the
+        sum of q over the tokens whose p is above the threshold. None with other verdicts, and for
+        a token that was not judged. It does not depend on the token that was drafted.
     beta: the sum over the vocabulary of min(p, q) at its position, if it was judged. A server that
         samples by itself reports neither beta nor top_p nor top_residual.
     top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
@@ -320,8 +322,8 @@ Event: TypeAlias = Header | Round | End
 
 
 def margin_of(token: Token) -> float | None:
-    """How much likelier the target found its first choice than its second, in nats; None if the
-    token does not tell."""
+    """How much likelier the target found its first choice than its second, in nats; None if its
+    likeliest tokens are unknown."""
     if not token.top_p:
         return None
     first = token.top_p[0].probability
@@ -339,7 +341,7 @@ def emitted_tokens(rounds: Iterable[Round]) -> list[Token]:
 
 
 def agreement_of(rounds: Sequence[Round], alone: Sequence[Round]) -> Agreement:
-    """Where the text of a greedy lane first differs from the baseline's."""
+    """Compare the text of a greedy lane with the baseline's."""
     ours = emitted_tokens(rounds)
     baseline = emitted_tokens(alone)
     compared = min(len(ours), len(baseline))

@@ -37,12 +37,12 @@ def header_of(
     mode: Mode,
     prefilled: dict[Lane, Prefilled],
     memory: EarlierTexts = (),
-    asked: Messages = (),
+    messages: Messages = (),
 ) -> Header:
     """Make the header of a race after the prefill of its lanes.
 
-    memory: the earlier texts; the header has their number, never the texts. asked: the turns in the
-    chat template; none if the prompt is plain text.
+    memory: the earlier texts; the header has their number, never the texts. messages: the turns in
+    the chat template; none if the prompt is plain text.
     """
     lanes = {lane: lane_settings for lane, lane_settings in settings.items() if lane != BASELINE}
     drafts = {
@@ -68,8 +68,8 @@ def header_of(
         mode=mode,
         processor=_processor_name(),
         memory=_memory_size(memory),
-        question=_question_in(prompt, asked),
-        messages=asked if len(asked) > 1 else None,
+        question=_question_in(prompt, messages),
+        messages=messages if len(messages) > 1 else None,
     )
     if isinstance(pair.target, ModelElsewhere):
         return replace(header, **pair.target.header_fields(prompt_ids))
@@ -82,11 +82,11 @@ def _memory_size(memory: EarlierTexts) -> dict[str, int] | None:
     return {"texts": len(memory), "tokens": sum(map(len, memory))}
 
 
-def _question_in(prompt: str, asked: Messages) -> str | None:
+def _question_in(prompt: str, messages: Messages) -> str | None:
     """The last turn as it stands in the prompt; None without turns, or if it is not there."""
-    if not asked:
+    if not messages:
         return None
-    question = asked[-1].content.strip()
+    question = messages[-1].content.strip()
     if not question or question not in prompt:  # a tokenizer may have changed its letters
         return None
     return question

@@ -159,7 +159,7 @@ class LaneRun:
         self.device = self.pair.device
         # The last committed token is fed at position len - 1, so a full context allows one more.
         self.max_length = min(self.budget, self.context + 1)
-        self.ended = self._full()
+        self.ended = self._reached_limit()
 
     def prefill(self) -> Prefilled:
         """Read all but the last prompt token, which the first round feeds."""
@@ -186,8 +186,8 @@ class LaneRun:
 
     def gamma_after(self, length: int) -> int:
         """The most tokens to draft after `length` committed ones."""
-        due = self.policy.gamma if self.policy else self.settings.gamma
-        room = min(due, self.max_length - length - 1, self.drafter.room(length))
+        gamma = self.policy.gamma if self.policy else self.settings.gamma
+        room = min(gamma, self.max_length - length - 1, self.drafter.room(length))
         # Crossing a border takes two passes, and a rejection would move the text back before it.
         return before_border(self.borders, length, room)
 
@@ -230,7 +230,7 @@ class LaneRun:
             drafts, last = self._annotated(timed.judged, emitted)
         annotated = time.perf_counter()
 
-        # The device waits for a verdict's commit only if the next round is not there yet.
+        # The device waits for the commit only if the next round has not been enqueued yet.
         overhead = 0.0 if timed.is_followed else done - verified
         seconds = timed.draft_seconds + timed.verify_seconds + overhead
         self.clock += seconds
@@ -282,14 +282,14 @@ class LaneRun:
         )
 
     def commit(self, judged: JudgedRound) -> list[int]:
-        """Commit a round's ids, which are returned; roll both caches back to what is committed."""
+        """Commit a round's ids and return them; roll both caches back to the committed tokens."""
         accepted, next_id, _ = judged.verdict
         if self.policy:
             confidences = judged.draft.confidences if judged.draft else ()
             self.policy.observe(len(judged.ids), accepted, confidences)
         emitted = self._up_to_end([*judged.ids[:accepted], next_id])
         self.ids += emitted
-        self.ended = "eos" if self._is_end(emitted[-1]) else self._full()
+        self.ended = "eos" if self._is_end(emitted[-1]) else self._reached_limit()
         self.target.rollback(len(self.ids) - 1)
         self.drafter.rollback(len(self.ids) - 1)
         return emitted
@@ -304,8 +304,8 @@ class LaneRun:
     def _is_end(self, token_id: int) -> bool:
         return not self.settings.ignore_eos and token_id in self.pair.eos_ids
 
-    def _full(self) -> EndReason | None:
-        """The limit that is reached, budget or context; None if another token has room."""
+    def _reached_limit(self) -> EndReason | None:
+        """The limit that the text has reached, budget or context; None if there is room."""
         if len(self.ids) < self.max_length:
             return None
         if len(self.ids) >= self.budget:

@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 class NumpyPath:
     """A `DecodingPath` for an engine on the processor.
 
-    at_once: drafts a whole run in one call, from the same uniforms, if the engine can.
+    draft_at_once: drafts a whole run in one call, from the same uniforms, if the engine can.
     """
 
-    def __init__(self, engine: Engine, run: RunContext, at_once: DraftAtOnce | None = None) -> None:
+    def __init__(
+        self, engine: Engine, run: RunContext, draft_at_once: DraftAtOnce | None = None
+    ) -> None:
         assert isinstance(run.source, HostDraws)
         self.engine = engine
         self._run = run
         self._source = run.source
-        self._at_once = at_once
-        self._draft_rows = Distributions(run.settings, run.vocab)
-        self._target_rows = Distributions(run.settings, run.vocab)
+        self._draft_at_once = draft_at_once
+        self._draft_distributions = Distributions(run.settings, run.vocab)
+        self._target_distributions = Distributions(run.settings, run.vocab)
 
     def prepare(
         self,
@@ -42,7 +44,7 @@ class NumpyPath:
         max_length: int,
         layers: int | None = None,
     ) -> None:
-        distributions = self._draft_rows if task == "draft" else self._target_rows
+        distributions = self._draft_distributions if task == "draft" else self._target_distributions
         distributions.reserve(self._run.settings.gamma + 1)
 
     def draft(
@@ -52,32 +54,39 @@ class NumpyPath:
         layers: int | None = None,
         min_confidence: float = 0.0,
     ) -> Draft:
-        rows = self._draft_rows
+        distributions = self._draft_distributions
         uniforms = self._source.numbers(count)
         unread = np.array(ids[self.engine.length :], np.int64)
-        if self._at_once is not None:
-            return self._at_once(unread, uniforms, rows, layers, min_confidence)
-        rows.reserve(count)
+        if self._draft_at_once is not None:
+            return self._draft_at_once(unread, uniforms, distributions, layers, min_confidence)
+        distributions.reserve(count)
         feed = torch.from_numpy(unread)
         step_logits: list[torch.Tensor] = []
         end = DraftEnd(min_confidence, self._run.settings)
         for step, uniform in enumerate(uniforms.tolist()):
-            logits = self.engine.forward(feed, keep=1, layers=layers, temperature=rows.temperature)
+            logits = self.engine.forward(
+                feed, keep=1, layers=layers, temperature=distributions.temperature
+            )
             step_logits.append(logits)
-            feed = rows.draw(step, logits, uniform)
-            if end.ends_after(logits, rows.p[step + 1][step:]):
+            feed = distributions.draw(step, logits, uniform)
+            if end.ends_after(logits, distributions.p[step + 1][step:]):
                 break
         length = len(step_logits)
-        return Draft(rows.ids[length], rows.p[length], step_logits, confidences=end.confidences)
+        return Draft(
+            distributions.ids[length],
+            distributions.p[length],
+            step_logits,
+            confidences=end.confidences,
+        )
 
     def judge(self, ids: Sequence[int], draft: Draft | None) -> JudgedRound:
         drafted = [] if draft is None else draft.ids.tolist()
         feed = host_ids([ids[-1], *drafted])
         logits = self.engine.forward(
-            feed, keep=len(feed), temperature=self._target_rows.temperature
+            feed, keep=len(feed), temperature=self._target_distributions.temperature
         )
-        # The result may be in the memory of the logits; where those are NaN, so is it.
-        p, p_array = self._target_rows.write(logits)
+        # This may overwrite the logits. NaN stays NaN there, so `Views.check` still finds it.
+        p, p_array = self._target_distributions.write(logits)
         if draft is None:
             drafted_ids = feed[:0]
             q = p[:0]
@@ -90,7 +99,7 @@ class NumpyPath:
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:
             self._source.numbers(1)  # a seed then gives every verdict the same draws
-            accepted, next_id = decide_greedily(drafted, self._target_rows.argmax)
+            accepted, next_id = decide_greedily(drafted, self._target_distributions.argmax)
         else:
             last = self._source.numbers(1).item()
             accepted, next_id = decide_in_numpy(p_array, q.numpy(), drafted, u.tolist(), last)

@@ -28,15 +28,15 @@ MAX_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run dr
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
 FIRST_ACCEPTED = 4.0  # accepted verdicts assumed at the start: whoever drafts expects it to pay
-MEMORY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
-MEMORY_IDLE = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
+DECAY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
+IDLE_DECAY = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
 PRIOR_SPEED = 1.5  # `ConfidenceGamma`'s estimate of the speed-up before the first round
 PRIOR_ROUNDS = 5.0  # the weight of that estimate
 EXPONENTS = [2 ** (halves / 2) for halves in range(-8, 5)]  # allowed by a `Calibration`
 # Confidences are clipped to these: no draft is certain.
-MIN_KNOWN = 1e-6
-MAX_KNOWN = 1 - 1e-4
-PROBE = 12  # most rounds without drafts in a row; the next one drafts one token
+LOWEST_CONFIDENCE = 1e-6
+HIGHEST_CONFIDENCE = 1 - 1e-4
+MAX_IDLE_ROUNDS = 12  # in a row without drafts; the next one drafts one token
 
 
 class Policy:
@@ -85,8 +85,8 @@ class OptimalGamma(Policy):
     that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. Alpha
     is estimated from the verdicts of recent rounds, with an optimistic prior: short texts would end
     before a careful estimate has reached the number that pays. If no draft would pay, the number is
-    0. The estimate then returns slowly to the prior, and after `PROBE` rounds without drafts one
-    token is drafted anyway: the text may have become easier.
+    0. The estimate then returns slowly to the prior, and after `MAX_IDLE_ROUNDS` rounds without
+    drafts one token is drafted anyway: the text may have become easier.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class OptimalGamma(Policy):
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         judged = accepted + (accepted < drafted)
         if drafted:
-            memory = MEMORY
+            decay = DECAY
             self._idle = 0
         else:
-            memory = MEMORY_IDLE
+            decay = IDLE_DECAY
             self._idle += 1
-        self._accepted = memory * self._accepted + accepted
-        self._judged = memory * self._judged + judged
+        self._accepted = decay * self._accepted + accepted
+        self._judged = decay * self._judged + judged
         self.gamma = self._best()
-        if self._idle >= PROBE:
+        if self._idle >= MAX_IDLE_ROUNDS:
             self.gamma = max(1, self.gamma)
 
     def _best(self) -> int:
@@ -145,7 +145,10 @@ class Calibration:
 
     def observe(self, confidences: Sequence[float], accepted: int) -> None:
         """Update the exponent with judged drafts: each one's confidence, and the number kept."""
-        clipped = [min(max(MIN_KNOWN, confidence), MAX_KNOWN) for confidence in confidences]
+        clipped = [
+            min(max(LOWEST_CONFIDENCE, confidence), HIGHEST_CONFIDENCE)
+            for confidence in confidences
+        ]
         logs = [math.log(confidence) for confidence in clipped]
         for index, exponent in enumerate(EXPONENTS):
             log_kept = exponent * sum(logs[:accepted])

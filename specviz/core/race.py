@@ -58,8 +58,8 @@ def race(
     first = next(iter(lanes.values()))
     prompt_ids = racing.encode(prompt, chat=first.chat)
     texts = memory_ids(racing, memory, lanes.values())
-    asked = racing.messages_of(prompt, first.chat)
-    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decide, texts, asked)
+    messages = racing.messages_of(prompt, first.chat)
+    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decide, texts, messages)
 
 
 def _race(
@@ -69,9 +69,10 @@ def _race(
     mode: Mode,
     other_rule: Rule | None,
     memory: EarlierTexts,
-    asked: Messages,
+    messages: Messages,
 ) -> Generator[Event, bool | None, None]:
-    """settings_by_lane: of all lanes, the baseline last. asked: as `Pair.messages_of` gives it."""
+    """Run the race. settings_by_lane: of all lanes, the baseline last. messages: those of
+    `Pair.messages_of`."""
     # All lanes run the target in one form, or their clocks could not be compared.
     drafters = [drafter_kind(settings.drafter) for settings in settings_by_lane.values()]
     states = any(drafter.reads_states for drafter in drafters)
@@ -86,7 +87,7 @@ def _race(
     }
     try:
         prefills = {lane: prefilled(events) for lane, events in events_by_lane.items()}
-        header = header_of(pair, prompt_ids, settings_by_lane, mode, prefills, memory, asked)
+        header = header_of(pair, prompt_ids, settings_by_lane, mode, prefills, memory, messages)
         if (yield header):
             yield End(dict.fromkeys(events_by_lane, "stopped"))
             return

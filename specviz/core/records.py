@@ -43,8 +43,8 @@ class DrafterKind:
     needs: the part of a pair (`Pair.parts`) that it drafts with, None if it can draft for any pair.
     reads_states: whether it reads the target's hidden states.
     reads_memory: whether it drafts from earlier texts too.
-    predicted: how a sweep predicts its drafts along a known text: at each "place" of it by itself,
-        "copied" from it, "chained" from the target's states; None if only a run shows them.
+    predicted: how a sweep predicts its drafts along a known text: at each "place" (position) of it
+        alone, "copied" from it, "chained" from the target's states; None if only a run shows them.
     certain: whether q is 1 for each of its drafts, also where the target samples.
     counted: whether q is a share of counts, which tokens then have (`Token.seen`).
     cost: the approximate cost of a draft step: a pass of the "draft" model, of the "target", or
@@ -103,7 +103,7 @@ class VerdictKind:
     note: a remark next to a round's first verdict.
     left: the words for the distribution of a correction.
     beta: the words for the mean of beta.
-    chance: whether judged tokens have the probability that a draft drawn from q is kept there.
+    chance: whether judged tokens have `Token.chance`.
     threshold: the number that is compared with thresholds: "u", "p", or None without thresholds.
     weighted: whether tokens have a weight, too.
     together: whether all drafts of a round are judged at once.
@@ -111,8 +111,8 @@ class VerdictKind:
     residual: whether corrections are drawn from the residual of p.
     numbers: (p, q, drafted) -> the numbers of each draft that a reader needs besides p, q and u:
         tensors [gamma] by field of `Token`.
-    after: (p, q, drafted, place) -> the distribution [vocab] of the token that replaces the draft
-        rejected at `place`, or None where it is p itself.
+    after: (p, q, drafted, position) -> the distribution [vocab] of the token that replaces the
+        draft rejected at `position`, or None if it is p itself.
     package: as a `DrafterKind`'s.
     """
 

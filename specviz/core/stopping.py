@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_asked: ContextVar[Callable[[], bool]] = ContextVar("asked", default=lambda: False)
+_stop_requested: ContextVar[Callable[[], bool]] = ContextVar(
+    "stop_requested", default=lambda: False
+)
 
 
 class Stopped(Exception):
@@ -20,18 +22,18 @@ class Stopped(Exception):
 
 
 @contextmanager
-def stoppable(asked: Callable[[], bool]) -> Iterator[None]:
-    """Context manager: `check_stop` raises `Stopped` once `asked()` is true."""
-    before = _asked.get()
-    _asked.set(asked)
+def stoppable(stop_requested: Callable[[], bool]) -> Iterator[None]:
+    """Context manager: `check_stop` raises `Stopped` once `stop_requested()` is true."""
+    before = _stop_requested.get()
+    _stop_requested.set(stop_requested)
     try:
         yield
     finally:
         # No token is used: a generator that holds this may be closed in another context.
-        _asked.set(before)
+        _stop_requested.set(before)
 
 
 def check_stop() -> None:
     """Raise `Stopped` if a stop was requested."""
-    if _asked.get()():
+    if _stop_requested.get()():
         raise Stopped

@@ -35,24 +35,24 @@ def decide_on_tensors(
     in q, reached without a rejection, makes the draw the bonus. Both serve a run of drafts padded
     to a fixed width.
     """
-    p_drafted = chances_of(p, drafted)
-    q_drafted = chances_of(q, drafted)
+    p_drafted = drafted_probabilities(p, drafted)
+    q_drafted = drafted_probabilities(q, drafted)
     # Strict: with u = 0 a token that the target rules out (p = 0) must still be rejected.
     keep = u * q_drafted < p_drafted
     accepted = keep.long().cumprod(0).sum()
-    # A row of zeros under q makes the bonus the same formula as the correction.
+    # With a row of zeros below q, the bonus is the correction of a draft with q = 0.
     q_ended = torch.cat([q, torch.zeros_like(p[:1])])
     position = accepted.unsqueeze(0)
     p_last = p.index_select(0, position)[0]
     q_last = q_ended.index_select(0, position)[0]
-    # Not normalised: a draw takes its share of any mass.
+    # `draw` normalises.
     residual = (p_last - q_last).clamp_(min=0.0)
     weights = torch.where(usable(residual.sum()), residual, p_last)
     return torch.stack([accepted, draw(weights, uniforms(1, source)[0])])
 
 
-def chances_of(rows: Tensor, drafted: Tensor) -> Tensor:
-    """The probability of each drafted id in its row, fp64 [gamma]. rows: gamma or one more."""
+def drafted_probabilities(rows: Tensor, drafted: Tensor) -> Tensor:
+    """The probability of each drafted id in its row, fp64 [gamma]. rows: [gamma or more, vocab]."""
     return rows[: len(drafted)].gather(-1, drafted.unsqueeze(-1)).squeeze(-1).double()
 
 

@@ -27,13 +27,13 @@ WARM_TOKENS = 4  # of the prompt, twice: longer than the runs of n-grams
 WARM_SECONDS = 0.3  # per lane: no further round begins after these, since slow rounds settle in one
 
 _settled: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
-"""Target with slow passes -> the kinds of lanes that were warmed up."""
+"""By target with slow passes: the kinds of lanes that were warmed up."""
 
 
 def warm_up(
     pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, states: bool
 ) -> None:
-    """Run a lane for a few rounds that nobody sees. Raises `Stopped`.
+    """Run a lane for a few rounds, which are dropped. Raises `Stopped`.
 
     An engine that `warms_once` needs this once in a process where its passes take tens of
     milliseconds: its code is loaded then, and reading a prompt, which every lane begins with, wakes

@@ -153,7 +153,7 @@ def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
 
 
 def has_compiled_drafts(path: Any) -> bool:
-    return isinstance(path, NumpyPath) and path._at_once is not None
+    return isinstance(path, NumpyPath) and path._draft_at_once is not None
 
 
 def test_a_path_is_chosen_by_engine_and_device(pair: Pair):

@@ -147,7 +147,7 @@ MUTANTS = [
     Mutant("verdicts", "decide_by_draws", "if not draw *", "if draw *", "drawn"),
     Mutant("verdicts", "exact_match_shown", "(p[: len(drafted)] * q).sum(-1)", "q.sum(-1)", "verdicts real_runs"),
     # The loop of a lane, and the race
-    Mutant("loop", "LaneRun._full", "if len(self.ids) >= self.budget", "if False", LOOPS),
+    Mutant("loop", "LaneRun._reached_limit", "if len(self.ids) >= self.budget", "if False", LOOPS),
     Mutant("loop", "SharedPrompt.read", "not engine.take_over(self._engine)", "False", "race"),
     Mutant("loop", "LaneRun.prefill", " - spent + seconds[\"target\"]", "", "race"),
     Mutant("loop", "Passes.copy_cache", "other._values[:, :, :length]", "0", "compiled"),
@@ -249,7 +249,7 @@ MUTANTS = [
     Mutant("policy", "HeuristicGamma.observe", "if not drafted:", "if False:", "policy loop"),
     Mutant("policy", "HeuristicGamma.observe", "2 if accepted == drafted else -1", "2 if accepted else -1", "policy"),
     Mutant("policy", "OptimalGamma.observe", "accepted + (accepted < drafted)", "drafted", "policy"),
-    Mutant("policy", "OptimalGamma.observe", "self._idle >= PROBE", "False", "policy"),
+    Mutant("policy", "OptimalGamma.observe", "self._idle >= MAX_IDLE_ROUNDS", "False", "policy"),
     Mutant("policy", "OptimalGamma.__init__", "self._judged = FIRST_ACCEPTED", "self._judged = 0.0", "policy"),
     Mutant("policy", "ConfidenceGamma.observe", "_written += accepted + 1", "_written += accepted", "confidence"),
     Mutant("policy", "ConfidenceGamma.observe", "drafted * self._price", "self._price", "confidence"),

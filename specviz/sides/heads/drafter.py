@@ -29,7 +29,7 @@ SHARE = 3  # next to copies, a head drafts a third of the wanted tokens: its ste
 # The expected number of accepted tokens of a copy at the start, by the length of its match.
 EXPECTED = {4: 2.0, 3: 1.2, 2: 0.5}
 MIN_EXPECTATION = 0.35  # below this expectation the head drafts, to the end of the run
-MEMORY = 0.8  # each verdict multiplies the weight of older ones by this: about five copies count
+DECAY = 0.8  # each verdict multiplies the weight of older ones by this: about five copies count
 
 
 class HeadDrafter(Drafter):
@@ -109,5 +109,5 @@ class NgramHeadDrafter(HeadDrafter):
         if self._size:
             accepted = length - self._begin
             before = self._expected[self._size]
-            self._expected[self._size] = MEMORY * before + (1 - MEMORY) * accepted
+            self._expected[self._size] = DECAY * before + (1 - DECAY) * accepted
             self._size = 0

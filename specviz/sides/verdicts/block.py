@@ -53,10 +53,10 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
     """
     import torch
 
-    from ...core.tensor_verdict import chances_of
+    from ...core.tensor_verdict import drafted_probabilities
 
-    p_drafted = chances_of(p, drafted)
-    q_drafted = chances_of(q, drafted)
+    p_drafted = drafted_probabilities(p, drafted)
+    q_drafted = drafted_probabilities(q, drafted)
     ratios = torch.where(q_drafted > 0, p_drafted / q_drafted, 0.0)  # 0 / 0 in a padded width
     product = ratios.new_ones(())
     products = []

@@ -31,10 +31,10 @@ def decide_typical(
     import torch
 
     from ...core.tensor_draws import draw, uniforms
-    from ...core.tensor_verdict import chances_of
+    from ...core.tensor_verdict import drafted_probabilities
 
     judged = p[: len(drafted)]
-    is_likely = chances_of(p, drafted) > typical_thresholds(judged)
+    is_likely = drafted_probabilities(p, drafted) > typical_thresholds(judged)
     keep = is_likely & torch.isfinite(u)
     accepted = keep.long().cumprod(0).sum()
     p_last = p.index_select(0, accepted.unsqueeze(0))[0]
