@@ -30,9 +30,9 @@ class RunningEngine(EagerEngine):
 
     `length` counts all tokens of the text so far. The cache may hold fewer, `_read`: those after
     them were rolled back with the state, and the next pass reads them again. A round in which all
-    drafts are kept leaves nothing to read again. `_rent` adds up what was read again since, in
-    passes of one token: once that would have paid for a pass, the next round should draft nothing
-    (`catch_up_due`), so that all tokens that it reads are kept.
+    drafts are kept leaves nothing to read again. `_reread_cost` is the cost of what was read again
+    since then, in passes of one token: once it is that of a pass, the next round should draft
+    nothing (`catch_up_due`), so that all tokens that it reads are kept.
     """
 
     def __init__(self, model: Any, vocab: int, states: RunningStates) -> None:
@@ -44,11 +44,11 @@ class RunningEngine(EagerEngine):
         self._read = 0
         self._shallow_read = 0  # tokens that the first layers hold
         self._checkpoints: list[Checkpoint] = []  # this round's checkpoints, ascending by length
-        self._rent = 0.0
+        self._reread_cost = 0.0
 
     @property
     def catch_up_due(self) -> bool:
-        return self._rent >= 1.0 and self.length > self._read
+        return self._reread_cost >= 1.0 and self.length > self._read
 
     def _clear(self) -> None:
         self._cache = DynamicCache(config=self._model.config)
@@ -56,7 +56,7 @@ class RunningEngine(EagerEngine):
         self._read = 0
         self._shallow_read = 0
         self._checkpoints = []
-        self._rent = 0.0
+        self._reread_cost = 0.0
 
     def _pass(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
         begin = self._read if layers is None else self._shallow_read
@@ -81,9 +81,9 @@ class RunningEngine(EagerEngine):
             if layers is None:
                 self._read = begin
         if layers is None and read_again == 0:
-            self._rent = 0.0
+            self._reread_cost = 0.0
         elif layers is None and not self._one_by_one:
-            self._rent += read_again * self._extra_token
+            self._reread_cost += read_again * self._extra_token
         for n in self._states:
             self._states[n] = torch.cat([piece[n] for piece in states], 1)[:, -len(ids) :]
         return torch.cat(logits)[-keep:]

@@ -178,7 +178,7 @@ MUTANTS = [
     Mutant("states", "RunningEngine._pass", "unread = self._text[begin:]", "unread = ids", "running_states"),
     Mutant("states", "RunningEngine._pass", "singly = self._one_by_one and not is_prompt", "singly = False", "running_states"),
     Mutant("states", "RunningEngine._pass", "torch.cat([piece[n] for piece in states], 1)[:, -len(ids) :]", "torch.cat([piece[n] for piece in states], 1)", "running_states"),
-    Mutant("states", "RunningEngine.catch_up_due", "self._rent >= 1.0 and", "False and", "running_states"),
+    Mutant("states", "RunningEngine.catch_up_due", "self._reread_cost >= 1.0 and", "False and", "running_states"),
     Mutant("states", "RunningEngine.catch_up_due", "and self.length > self._read", "", "running_states"),
     Mutant("states", "put_back", "layer.conv_states.update(state.convolutions)", "pass", "running_states"),
     Mutant("states", "put_back", "layer.recurrent_states.update(state.recurrent)", "pass", "running_states"),
