@@ -12,7 +12,7 @@ from .draws import HostDraws
 from .lanes import LANES, Lane
 from .numpy_path import NumpyPath
 from .registry import verdict_kind
-from .settings import TOKEN, Settings
+from .settings import TOKEN_VERDICT, Settings
 from .types import RunContext
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
 def other_rule_of(settings: Settings) -> Rule | None:
     """The rule of the settings' verdict if it is another than the token rule, else None: each path
     has its own form of the token rule."""
-    if settings.rule == TOKEN:
+    if settings.rule == TOKEN_VERDICT:
         return None
     kind = verdict_kind(settings.rule)
     if kind.package is not None:

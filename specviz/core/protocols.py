@@ -177,9 +177,9 @@ class StateEngine(Engine, Protocol):
 DraftAtOnce: TypeAlias = Callable[
     [NDArray[np.int64], Doubles, Distributions, int | None, float], Draft
 ]
-"""An engine's optional method that drafts a whole run: (ids [m] to feed, uniforms [n], distributions
-to write to, layers, min_confidence) -> a token for each uniform, or fewer by `min_confidence`.
-layers, min_confidence: as in `DecodingPath.draft`."""
+"""An engine's optional method that drafts a whole run: (ids [m] to feed, uniforms [n],
+distributions to write to, layers, min_confidence) -> a token for each uniform, or fewer by
+`min_confidence`. layers, min_confidence: as in `DecodingPath.draft`."""
 
 
 class DecodingPath(Protocol):

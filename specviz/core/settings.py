@@ -32,8 +32,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
 }
 """The fields that hold one of several names, and the functions that list these."""
 
-TOKEN = "token"
-"""The verdict that judges greedy runs, where all keep the same drafts."""
+TOKEN_VERDICT = "token"
+"""The name of the token rule."""
 
 # field: (lowest, highest) allowed, both ends included; whole numbers where these are
 RANGES: dict[str, tuple[float, float]] = {
@@ -97,9 +97,9 @@ class Settings:
 
     @property
     def rule(self) -> str:
-        """The verdict that takes effect: a greedy run has only one, since all rules keep the same
-        drafts there."""
-        return TOKEN if self.greedy else self.verdict
+        """The verdict in effect: the token rule in a greedy run, where all rules keep the same
+        drafts."""
+        return TOKEN_VERDICT if self.greedy else self.verdict
 
     @property
     def exact(self) -> bool:

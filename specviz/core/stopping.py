@@ -23,7 +23,7 @@ class Stopped(Exception):
 
 @contextmanager
 def stoppable(stop_requested: Callable[[], bool]) -> Iterator[None]:
-    """Context manager: `check_stop` raises `Stopped` once `stop_requested()` is true."""
+    """Context manager: `check_stop` raises `Stopped` once `stop_requested` returns True."""
     before = _stop_requested.get()
     _stop_requested.set(stop_requested)
     try:

@@ -27,7 +27,7 @@ from ...core.paths import make_context
 from ...core.policy import make_policy
 from ...core.protocols import DecodingPath, Engine, StateEngine
 from ...core.registry import drafter_kind
-from ...core.settings import TOKEN, Settings
+from ...core.settings import TOKEN_VERDICT, Settings
 from ...core.states import EAGLE
 from ...core.tensor_draws import probabilities
 from ...runs.metrics import ratio
@@ -137,7 +137,7 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
         return settings.greedy and (pair.head is None or pair.head.kind == EAGLE)
     if settings.greedy:
         return kind.predicted is not None
-    return settings.rule == TOKEN and (kind.predicted == "place" or kind.certain)
+    return settings.rule == TOKEN_VERDICT and (kind.predicted == "place" or kind.certain)
 
 
 def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequence[float] | None:
