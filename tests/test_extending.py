@@ -4,8 +4,10 @@ sentence."""
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,15 @@ import specviz
 from specviz import Draft, Drafter, DrafterKind, Trace, VerdictKind
 from specviz.__main__ import main
 from specviz.base.errors import KindError, SettingsError
-from specviz.core import registry
+from specviz.core import plugins, registry
 from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.inspect.prove import prove
 
-GUIDE = Path(__file__).parent.parent / "docs" / "extending.md"
-EXAMPLES = dict(
-    re.findall(r"```python\n# (\w+)\.py\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-)
+GUIDE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text("utf-8")
+EXAMPLES = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", GUIDE, re.DOTALL))
+(PROJECT,) = re.findall(r"```toml\n# pyproject\.toml\n(.*?)```", GUIDE, re.DOTALL)
+METADATA = "import sys; from setuptools import build_meta as build; "
+METADATA += "build.prepare_metadata_for_build_wheel(sys.argv[1])"
 PROMPT = [1, 2, 3, 1, 2]
 RUNS = 200  # of a proof; the wrong example of the guide gives a p-value of 8e-10, typical 3e-19
 
@@ -49,9 +52,20 @@ def guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
+@pytest.fixture
+def package(guide: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guide's package as if pip had installed it."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT, "utf-8")
+    # Setuptools would refuse a second module in the folder, and patches the process that runs it.
+    for name in EXAMPLES.keys() - {"cautious"}:
+        (tmp_path / f"{name}.py").unlink()
+    subprocess.run([sys.executable, "-c", METADATA, tmp_path], cwd=tmp_path, check=True, timeout=60)
+    monkeypatch.setattr(plugins, "_loaded", [])
+
+
 def test_the_examples_are_short():
-    assert len(EXAMPLES) == 2
-    assert all(len(code.splitlines()) < 40 for code in EXAMPLES.values())
+    assert len(EXAMPLES) == 3
+    assert all(len(code.splitlines()) < 45 for code in EXAMPLES.values())
 
 
 def test_the_example_drafts_is_recorded_and_keeps_the_distribution(guide: None, tmp_path: Path):
@@ -73,6 +87,40 @@ def test_the_wrong_example_is_caught(guide: None, capsys: pytest.CaptureFixture[
     with bare_rounds():
         assert main(["prove", "sharper", "--runs", str(RUNS)]) == 1
     assert "not kept" in capsys.readouterr().out
+
+
+def test_the_verdict_of_the_guide_s_package_keeps_the_distribution(
+    package: None, capsys: pytest.CaptureFixture[str]
+):
+    with bare_rounds():
+        assert main(["prove", "cautious", "--runs", str(RUNS)]) == 0
+    assert "kept: the texts are consistent" in capsys.readouterr().out
+    assert registry.verdict_kind("cautious").package == "cautious 1.0"
+    pair = pair_of(llama(5), llama(5, seed=1))
+    settings = {"verdict": "cautious", "temperature": 1.0, "max_new_tokens": 20}
+    trace = Trace.from_events(specviz.race(pair, PROMPT, **settings))
+    assert trace.header.versions["cautious"] == "1.0"
+    rejected = [token for r in trace.rounds for token in r.drafted if token.outcome == "rejected"]
+    assert rejected
+    for token in rejected:
+        p, q, correction = (
+            {choice.id: choice.probability for choice in choices}
+            for choices in (token.top_p, token.top_q, token.top_residual)
+        )
+        kept = {word: min(q[word], p[word] / 2) for word in p}
+        mass = 1 - sum(kept.values())
+        expected = {word: (p[word] - kept[word]) / mass for word in p}
+        assert correction == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_wrong_correction_that_the_guide_names_is_caught(
+    package: None, monkeypatch: pytest.MonkeyPatch
+):
+    (wrong,) = re.findall(r"If `left` returns `(.*?)`", GUIDE)
+    module = import_module("cautious")
+    monkeypatch.setattr(module, "left", eval(f"lambda p, q: {wrong}"))
+    with bare_rounds():
+        assert not prove("cautious", 2 * RUNS).kept
 
 
 def test_a_head_is_kept_and_typical_is_not(sentences: Sentences):

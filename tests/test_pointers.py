@@ -44,9 +44,12 @@ WRITTEN = ("build/", "sweep.csv", "sweep.json", "sweep.html", "distillation.json
 """Files that commands write."""
 
 OF_OTHERS = {
-    "lasttoken.py",  # a module that a reader writes
+    "cautious/",  # a package that a reader writes
+    "cautious.py",
+    "lasttoken.py",
     "options.checkpoint",
-    "sharper.py",  # another example
+    "sharper.py",
+    "specviz.drafters",  # a group of entry points
     "torch/_inductor/cudagraph_trees.py",
     "Page.evaluate",
 }
