@@ -48,7 +48,7 @@ FORKING = {"test_faults", "test_worker"}
 
 
 def hands_out(config: pytest.Config) -> bool:
-    """Whether this process runs no tests itself, but distributes them to others."""
+    """Check whether this process only distributes tests to others."""
     return bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
 
 

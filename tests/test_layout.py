@@ -55,8 +55,8 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 @cache
 def imported_names(path: Path, within: ast.AST | None = None) -> list[str]:
-    """Every dotted name that a file imports, at its top or inside a function. within: the part of
-    the file to search, by default all of it."""
+    """List the dotted names that a file imports, at its top or inside a function. within: the part
+    of the file to search, by default all of it."""
     package = ["specviz", *path.relative_to(PACKAGE).parts[:-1]]
     names = []
     for node in statements(within or tree_of(path)):

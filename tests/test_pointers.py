@@ -134,7 +134,7 @@ def basenames() -> set[str]:
 
 
 def is_there(name: str, source: Path) -> bool:
-    """Whether a name in a text exists, if it is a path or a name of ours."""
+    """Check whether a name in a text exists, if it is a path or a name of ours."""
     if name.startswith(WRITTEN) or name in OF_OTHERS:
         return True
     if PATH.fullmatch(name):

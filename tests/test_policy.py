@@ -188,8 +188,7 @@ def test_expected_tau_is_the_mean_over_what_alpha_may_be(
 
 
 def test_one_unlucky_round_does_not_shorten_the_drafts_of_a_good_pair():
-    """For the estimated alpha three tokens would be best, but the estimate rests on few
-    verdicts."""
+    """The estimated alpha makes three tokens look best, but rests on few verdicts."""
     policy = OptimalGamma(8, 0.13, 0.1)
     policy.gamma = 4
     policy.observe(4, 0)

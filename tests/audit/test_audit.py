@@ -78,7 +78,7 @@ def test_a_draft_that_helps_is_seen_and_its_text_is_the_targets(
 
 
 def test_a_draft_that_costs_more_than_it_saves_does_not_pay(llama_cpp: Start) -> None:
-    """As a draft that is too slow, the target drafts for itself."""
+    """The target drafts for itself: a draft that is too slow."""
     report = audited(llama_cpp(slow=True).url, "speculating", "paying", baseline=llama_cpp().url)
     assert report.drafting is not None and report.drafting.acceptance == 1.0
     gain = report.speeds[0].gain

@@ -173,7 +173,7 @@ def test_a_pair_is_chosen_examined_raced_and_left(
 def test_a_pair_that_a_link_names_is_examined_and_told_of_if_it_cannot_race(
     visit: Visit, open_page: str, folders: dict[str, Path]
 ) -> None:
-    """Without a network, a pair of folders can race and one of the hub cannot."""
+    """There is no network: a pair of folders can race, and one of the hub cannot."""
     visitor = visit(address=open_page, query="?pair=smollm2-1.7b-135m")
     expect(report(visitor).locator("p").first).to_contain_text("SmolLM2-1.7B", timeout=PATIENCE)
     expect(report(visitor).locator("li").first).to_be_visible()

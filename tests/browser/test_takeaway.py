@@ -209,7 +209,7 @@ def test_a_run_taken_away_plays_from_disk_without_a_network(
 def test_cells_of_a_notebook_play_each_in_its_frame(
     offline: Page, tmp_path: Path, sentences: Sentences
 ) -> None:
-    """There are two runs next to each other, one of them a text without a race."""
+    """Two runs are next to each other, one of them a text without a race."""
     race_of_two = Trace.load(RECORDINGS / "easy.json.gz")
     prefill = {"speculative": race_of_two.header.prefill_seconds["speculative"]}
     alone = Trace(

@@ -1,4 +1,4 @@
-"""For every tokenizer, the texts of tokens join to the decoded whole."""
+"""The texts of tokens join to the decoded whole, for every tokenizer."""
 
 from __future__ import annotations
 

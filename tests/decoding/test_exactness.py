@@ -1,4 +1,4 @@
-"""For every draft and all settings, the tokens follow the target's own distribution.
+"""The tokens follow the target's own distribution, for every draft and all settings.
 
 `reference_distribution` computes that distribution. The last part biases the verifier in ways that
 occur in public code, and the same tests must then fail.

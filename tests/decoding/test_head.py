@@ -77,8 +77,7 @@ def speculators(folder: Path) -> tuple[ToyHead, Pair]:
 def test_the_chains_of_published_heads_are_what_their_description_says(
     publish: Any, form: str, tmp_path: Path
 ):
-    """The test covers whole runs, in which chains begin at true states again after every kind of
-    verdict."""
+    """Whole runs are tested: chains begin at true states again after every kind of verdict."""
     head, pair = publish(tmp_path / "head")
     text, seen = list(PROMPT), 0
     rounds = list(speculate(pair, PROMPT, SAMPLED))
@@ -111,7 +110,7 @@ def test_the_first_chain_after_a_short_prompt_reads_all_of_it(prompt: list[int],
 
 
 def test_layers_that_a_checkpoint_names_are_counted_as_in_their_format(tmp_path: Path):
-    """In `eagle_config` a layer number means its output; `speculators` counts the layers that have
+    """A layer number in `eagle_config` means its output; `speculators` counts the layers that have
     run."""
     head = ToyHead(deep(), (1, 2, 5), range(VOCAB))
     named = {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 4]}}
@@ -194,8 +193,7 @@ def test_what_repeats_is_copied_and_a_head_drafts_a_third_of_the_rest(tmp_path: 
 
 
 def test_copies_are_as_many_as_those_before_let_expect(tmp_path: Path):
-    """The number of copies follows its definition, on a text in which copies are sometimes
-    accepted."""
+    """The number of copies follows its definition, in a text that accepts some copies."""
     _, pair = eagle(tmp_path / "head")
     prompt = [1, 2, 3, 4, 5, 6, 7, 8] * 2
     settings = replace(SAMPLED, gamma=6, drafter="ngram-head", top_k=4, max_new_tokens=300)

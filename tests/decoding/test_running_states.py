@@ -121,7 +121,7 @@ def test_hidden_states_are_those_of_the_tokens_of_a_pass(kind: str):
 
 @pytest.mark.parametrize("kind", ["qwen 3.5", "mamba"])
 def test_a_text_may_be_taken_back_to_any_length(kind: str):
-    """If no state was kept, the whole text is read again."""
+    """The whole text is read again if no state was kept."""
     model = model_of(kind)
     engine = make_engine(model, 40)
     for length in (12, 7, 0):

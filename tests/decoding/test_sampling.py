@@ -1,4 +1,4 @@
-"""From logits to probabilities to a verdict."""
+"""Logits become probabilities, tokens and a verdict."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_row_is_a_distribution(logits: list[float], settings: Settings):
 @examples(60)
 @given(TIED, SETTINGS)
 def test_a_row_is_what_the_definitions_say(logits: list[float], settings: Settings):
-    """At ties, the lowest ids stay."""
+    """The lowest ids stay if several tie."""
     p = probabilities(torch.tensor([logits]), settings)[0].double().numpy()
     wanted = processed_distribution(logits, settings)
     # A cut exactly at the mass of top-p may go either way in floating point.

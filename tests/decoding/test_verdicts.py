@@ -173,7 +173,7 @@ def test_the_published_example_of_block_verification():
 
 @pytest.mark.parametrize("name", verdict_names())
 def test_one_hot_rows_get_one_verdict(name: str):
-    """So a greedy run needs only one rule: see `Settings.rule`."""
+    """A greedy run therefore needs only one rule: see `Settings.rule`."""
     source = torch.Generator().manual_seed(1)
     for ids in product(range(2), repeat=GAMMA):
         p, q = torch.eye(3)[[0, 1, 0, 2]], torch.eye(3)[list(ids)]

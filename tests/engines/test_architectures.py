@@ -60,7 +60,7 @@ def test_a_target_alone_writes_what_generate_writes(kind: str, drafter: str):
 
 @pytest.mark.parametrize("kind", ["gpt 2", "opt", "mistral, sliding", "gpt neox"])
 def test_the_last_place_of_the_context_is_used(kind: str):
-    """One position further, learned positions would run off their table."""
+    """Learned positions would run off their table one position further."""
     limit = {"n_positions": 16} if kind == "gpt 2" else {"max_position_embeddings": 16}
     target = build(kind, **limit)
     assert context_length(target) == 16

@@ -108,8 +108,8 @@ def test_a_seed_repeats_and_another_one_differs(pair: Pair):
 
 
 def test_a_sampled_text_follows_the_target():
-    """With other settings the text equals that of the eager form, as the test above shows. A text
-    of this length also rules out a lower temperature."""
+    """A text of this length also rules out a lower temperature. The test above shows that with
+    other settings the text equals that of the eager form."""
     settings = Settings(gamma=2, temperature=1.5, top_k=3, top_p=0.8)
     pair = pair_of(llama(4, seed=0), llama(4, seed=1))
     with bare_rounds():

@@ -81,8 +81,7 @@ def quick_interpreter() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use short chunks, of which a tiny cache has several, and wide tiles, of which a tiny model
-    has few."""
+    """Use short chunks and wide tiles: a tiny cache has several chunks, a tiny model few tiles."""
     monkeypatch.setattr(module, "CHUNK", CHUNK)
     monkeypatch.setattr(module, "FP32_CHUNK", CHUNK)
     monkeypatch.setattr(module, "PROGRAMS", 1)

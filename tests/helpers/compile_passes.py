@@ -1,7 +1,7 @@
 """Compiled passes, made once for all processes of a run of tests.
 
-numba keeps what it compiled beside the sources. In a fresh clone every process would find nothing
-there, and compile the same for half a minute.
+numba keeps compiled code next to the sources. In a fresh clone every process would find nothing
+there, and spend half a minute on the same compilation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TESTS_LOCK = Path(tempfile.gettempdir()) / f"tests-{CHECKOUT}.lock"
 
 
 def begin() -> None:
-    """Begin to compile in a process of its own, unless that was done before."""
+    """Start the compilation in a separate process, unless it was done before."""
     if not any(KEPT.glob("*.nbi")):
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         subprocess.Popen([sys.executable, __file__], cwd=ROOT, **quiet)
@@ -34,14 +34,14 @@ def begin() -> None:
 
 @cache
 def wait() -> None:
-    """Until the passes of the built-in pair are compiled, if that process runs."""
+    """Wait until the passes of the built-in pair are compiled, if that process runs."""
     with FileLock(LOCK):
         pass
 
 
 @cache
 def wait_for_kinds() -> None:
-    """Until the products of all kinds of weights are compiled too."""
+    """Wait until the products of all kinds of weights are compiled too."""
     with FileLock(KINDS_LOCK):
         pass
 

@@ -81,15 +81,15 @@ def forked_page(script: Path, *arguments: str, **variables: str) -> Iterator[str
 
 
 def address_of_forks() -> str:
-    """Where the process listens that forks all others; it is started if there is none."""
+    """Return the address of the process that forks all others; start it if there is none."""
     forkserver.ensure_running()
     address: str = forkserver._forkserver._forkserver_address  # type: ignore[attr-defined]
     return address
 
 
 def fork_from(address: str) -> None:
-    """Have this process fork others from the one that listens there. By default it would start one
-    of its own, which would import the libraries again."""
+    """Have this process fork others from the one at this address. By default it would start one of
+    its own, which would import the libraries again."""
     server: Any = forkserver._forkserver  # type: ignore[attr-defined]
     server._forkserver_address = address
     if server._forkserver_alive_fd is None:
@@ -100,7 +100,7 @@ def fork_from(address: str) -> None:
 
 
 def become(variables: dict[str, str], forks: str) -> None:
-    """Turn a process that was just forked into one of its own, with these variables."""
+    """Set up a process that was just forked, with these environment variables."""
     # The libraries are a million objects, at which each process would look again and again.
     gc.freeze()
     fork_from(forks)

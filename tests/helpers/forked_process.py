@@ -1,5 +1,5 @@
-"""What `subprocess.Popen([python, "-c", CODE, ...])` and `subprocess.run` give, from a process that
-has imported the libraries: no test waits for torch and gradio to be imported once more."""
+"""Replacements of `subprocess.Popen([python, "-c", CODE, ...])` and `subprocess.run`, forked from a
+process that has imported the libraries: no test waits for torch and gradio to be imported again."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class ForkedProcess:
         self._process.kill()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Until it has ended, for at most so many seconds."""
+        """Wait until it has ended, for at most `timeout` seconds."""
         self._process.join(timeout)
 
 
 def begin_worker(master: Any, command: Sequence[str], execmodel: Any) -> None:
-    """In the place of `execnet.gateway_io.Popen2IOMaster.__init__`: begin one of the processes that
-    run the tests."""
+    """Start one of the processes that run the tests; replaces
+    `execnet.gateway_io.Popen2IOMaster.__init__`."""
     from execnet.gateway_base import Popen2IO
 
     *python, option, code = command
@@ -61,7 +61,7 @@ def begin_worker(master: Any, command: Sequence[str], execmodel: Any) -> None:
 def run_forked(
     command: Sequence[str], env: Mapping[str, str] | None = None, seconds: float = SECONDS
 ) -> subprocess.CompletedProcess[str]:
-    """Run the code of a command to its end, for at most so long; what it returned and printed."""
+    """Run the code of a command to its end, for at most `seconds`; return its status and output."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err, open(os.devnull) as nothing:
         files = (one.fileno() for one in (nothing, out, err))
         process = _started(command, env or os.environ, *files)
@@ -73,7 +73,7 @@ def run_forked(
 
 
 def _started(command: Sequence[str], env: Mapping[str, str], *files: int) -> Any:
-    """A new process, whose stdin, stdout and perhaps stderr are these files."""
+    """Start a process with these files as its stdin, stdout and perhaps stderr."""
     argv = [*command[1:2], *command[3:]]
     given = [_Inherited(one) for one in files]
     process = PROCESSES.Process(

@@ -28,7 +28,7 @@ NOWHERE = Path("/nonexistent")
 
 
 class Answer(NamedTuple):
-    """What came back: status, headers by lower-case name, body."""
+    """An HTTP response: status, headers by lower-case name, body."""
 
     status: int
     headers: dict[str, str]
@@ -48,7 +48,7 @@ class Site:
         self.cookie = ""
 
     def sign_in(self, name: str, password: str) -> None:
-        """From now on requests come from somebody who has entered these."""
+        """Sign in: later requests send the cookie."""
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         answer = self.post("/login", f"username={name}&password={password}".encode(), form)
         assert answer.status == 200, answer
@@ -57,7 +57,7 @@ class Site:
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
-        """One request, its path sent as it is."""
+        """Send one request, with its path unchanged."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         try:
@@ -83,9 +83,9 @@ class Site:
 
     @contextmanager
     def turns(self) -> Iterator[list[float]]:
-        """While the block runs, seconds of the processor that this process uses between two turns
-        of the server's event loop. Other programs do not count, so that a busy machine does not
-        decide; who keeps the loop, or Python's lock, from its next turn does."""
+        """Measure, while the block runs, the processor seconds of this process between two turns of
+        the server's event loop. The time of other programs does not count, so a busy machine does
+        not decide; code that blocks the loop, or holds Python's lock, does."""
         found: list[float] = []
         over = False
 
@@ -113,7 +113,7 @@ class Site:
         return self.post(f"/ask/{name}", asked)
 
     def offer(self) -> Any:
-        """What the page offers, as its HTML has it."""
+        """Return the page's offer, read from its HTML."""
         page = self.get("/").body.decode()
         return json.loads(page.split('id="offer">')[1].split("</script>")[0])
 

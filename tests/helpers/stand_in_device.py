@@ -181,7 +181,7 @@ def _same_device(func: Any, tensors: list[Tensor]) -> None:
 
 
 def _waits_for_values(func: Any, name: str, args: tuple[Any, ...]) -> bool:
-    """Whether a value or a shape of the result depends on values."""
+    """Check whether a value or a shape of the result depends on values."""
     if name in ("index", "index_put", "index_put_", "_index_put_impl_"):
         return any(t is not None and t.dtype in (torch.bool, torch.uint8) for t in args[1])
     return name == "multinomial" or any(tag in WAITS for tag in func.tags)

@@ -1,4 +1,4 @@
-"""What the browser tests share: a visitor on the page, with the handles promised to tools."""
+"""A visitor on the page for the browser tests, with the handles promised to tools."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ ADVANCED = ("Top-k", "Top-p")
 
 
 def two_places(number: float | None) -> str:
-    """How the browser writes a figure: 0.625 as 0.63, where Python writes 0.62, and one that is
-    not known yet, such as alpha before the first verdict, as a dash."""
+    """Write a figure as the browser does: 0.625 as 0.63, where Python writes 0.62, and an unknown
+    one, such as alpha before the first verdict, as a dash."""
     return "–" if number is None else str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
 def headline_of(trace: Trace) -> str:
-    """The ratio of a finished run as the page writes it, which has none to tell where the machine
-    was so busy that a round took less time than the target pass in it."""
+    """Return the ratio of a finished run as the page writes it: "?" if the machine was so busy that
+    a round took less time than its target pass."""
     found = uncertainty(trace)
     return "?" if found is None or found.doubt == "price" else two_places(speedup_of(trace))
 
@@ -188,8 +188,8 @@ class Visitor:
         return self.trace()
 
     def begin(self, button: Locator) -> None:
-        """Press a button that begins a run, and wait until the page shows that run: until its
-        first event has come, the page shows the one before."""
+        """Press a button that begins a run, and wait until the page shows that run instead of the
+        one before."""
         self.page.evaluate("void (window.before = window.specviz.trace)")
         button.click()
         wait_for(self.page, "window.specviz.trace && window.specviz.trace !== window.before")

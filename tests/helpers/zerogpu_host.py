@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 
 def stand_in_for_cuda() -> Any:
-    """`spaces`, imported into a torch that was built without CUDA."""
+    """Import `spaces`, on a torch that was built without CUDA."""
     torch.version.cuda = "12.8"  # type: ignore[assignment]
     torch._C._cuda_init = torch.cuda.synchronize = lambda *_: None  # type: ignore[assignment]
     torch.cuda._is_in_bad_fork = bool  # type: ignore[assignment]
@@ -75,7 +75,7 @@ def serve_tasks(reports: TextIO) -> None:
 
 
 def misled(race: Any) -> Any:
-    """The race, but for some prompts one that ends as races may end on a GPU."""
+    """Run a race; for some prompts, one that ends as races may end on a GPU."""
 
     def started(pair: Any, prompt: str, settings: Any) -> Any:
         if prompt == "tell the process":
@@ -95,7 +95,7 @@ def misled(race: Any) -> Any:
 
 
 def done(worker: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """What came of a task, which is stopped after `most` results or `beats` yields."""
+    """Run a task and return its result; stop it after `most` results or `beats` yields."""
     from specviz import Settings, SpecvizError
     from specviz.worker.tasks import ExamineTask, LoadTask, MachineTask, RaceTask, SampleTask, Stop
 

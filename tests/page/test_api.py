@@ -231,8 +231,8 @@ OF_EVERY_KIND = [
 
 
 def asked_of_endpoints(pair: str) -> dict[str, tuple[dict[str, Any], Callable[..., Any]]]:
-    """For each endpoint with typed fields: its usual fields, and a function that makes a job of
-    them without running it."""
+    """Return, for each endpoint with typed fields, its usual fields and a function that makes a job
+    of them without running it."""
 
     def race_asked(**fields: Any) -> object:
         return _run_of(pair, tuple(fields.values()))

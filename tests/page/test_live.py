@@ -89,7 +89,7 @@ def test_it_waits_in_the_same_queue_as_the_runs_of_programs(site: Site) -> None:
 
 
 def test_a_run_is_done_in_the_name_of_its_request(site: Site) -> None:
-    """On ZeroGPU, `spaces` reads from the request whose GPU time a run takes."""
+    """The package `spaces` finds out from the request whose ZeroGPU time a run takes."""
     token = {"X-IP-Token": "whose.run.is", "Content-Type": "application/json"}
     site.post("/run", wish_of(site), token)
     *_, job = site.page.runs.jobs()

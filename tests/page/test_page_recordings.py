@@ -124,7 +124,7 @@ RECORDED_AS_ASKED = [
 
 
 def test_each_recording_is_of_its_presets_prompt_and_settings() -> None:
-    """In greedy recordings, both lanes also have the same text."""
+    """Both lanes of greedy recordings also have the same text."""
     for pair, preset in RECORDED_AS_ASKED:
         run = read_recording((RECORDINGS / f"{preset.name}.json.gz").read_bytes())
         assert (run.header.question or run.header.prompt) == preset.prompt, preset.name

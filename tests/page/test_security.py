@@ -65,7 +65,7 @@ def site() -> Iterator[Site]:
 
 
 def is_sentence(answer: Any) -> bool:
-    """Whether an answer is one sentence that reveals no internals."""
+    """Check whether an answer is one sentence that reveals no internals."""
     said = answer.json["detail"]
     return said[0].isupper() and said.endswith(".") and not INSIDES.search(answer.body)
 

@@ -103,7 +103,7 @@ forked_process.PROCESSES = multiprocessing.get_context("fork")
 
 
 def may_make_a_namespace() -> bool:
-    """Whether this process may start the first process of a new namespace."""
+    """Check whether this process may start the first process of a new namespace."""
     try:
         return subprocess.run(["unshare", "--pid", "--fork", "true"]).returncode == 0
     except OSError:

@@ -72,7 +72,7 @@ def fresh(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def nothing_is_kept(site: Site) -> bool:
-    """Whether neither the page nor Gradio still holds an event or its results."""
+    """Check that neither the page nor Gradio still holds an event or its results."""
     queue = site.page.get_blocks()._queue
     known = site.page.sessions
     kept = (queue.event_ids_to_events, queue.pending_messages_per_session)

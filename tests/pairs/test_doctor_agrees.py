@@ -204,7 +204,7 @@ def roles_of(kind: str) -> tuple[str, ...]:
 
 
 def races(name: str) -> bool:
-    """Whether the pair loads and runs."""
+    """Check whether the pair loads and runs."""
     try:
         pair = load_pair(name)
         for lane in (speculate, baseline):

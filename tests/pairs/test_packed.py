@@ -446,7 +446,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 def test_a_file_of_those_sizes_is_sound(tmp_path: Path) -> None:
-    """So the tests below fail because of their changes alone."""
+    """The tests below therefore fail because of their changes alone."""
     path = tiny_file(tmp_path, "Q4_0", **LITTLE).path
     assert len(both_lanes(load_pair(f"{path}+none"), [1, 2, 3])[0]) == COUNT
     assert examine(f"{path}+none").verdict != "stop"

@@ -182,7 +182,7 @@ def test_a_lane_that_has_begun_goes_on_when_its_model_becomes_another(
 
 
 def test_what_is_hung_on_its_modules_is_called(pair: Pair) -> None:
-    """With a hook, no compiled pass runs; the modules run, and call it."""
+    """No compiled pass runs with a hook; the modules run, and call it."""
     text = written(pair)
     model: Any = pair.target
     seen: list[str] = []

@@ -297,7 +297,7 @@ def test_faults_of_the_way_to_a_server(
 def test_attaching_asks_a_server_only_what_the_run_needs(
     target: Any, draft: Path, sentences: Sentences
 ) -> None:
-    """When vLLM 0.32.0 speculates on a processor, a top-k of 1 ends its engine."""
+    """A top-k of 1 ends vLLM 0.32.0 when it speculates on a processor."""
     with fake_server(target, byte_level(VOCAB), Mortal) as server:
         pair = remote_pair(server, draft)
         assert [*speculate(pair, "hello", GREEDY)]

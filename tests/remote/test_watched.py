@@ -83,7 +83,7 @@ def outcomes(r: Round) -> str:
 
 
 def checked(events: list[Event]) -> Trace:
-    """Make the trace and check that it is equal when read back as a stranger's file."""
+    """Make the trace and check that it is equal when it is read back from a file."""
     trace = Trace.from_events(events)
     again = read_recording(json.dumps(trace.to_dict()).encode())
     assert again == trace

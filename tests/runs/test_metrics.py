@@ -110,8 +110,8 @@ def random_round(index: int, gamma: int, alpha: float, dice: random.Random) -> R
 
 
 def test_one_run_has_several_acceptance_rates(pair: Pair):
-    """With alpha 0.8 and gamma 5: 0.80 of the judged drafts, 0.54 of all drafts, 3.69 tokens a
-    round."""
+    """The rates of alpha 0.8 and gamma 5: 0.80 of the judged drafts, 0.54 of all drafts, 3.69
+    tokens a round."""
     header = next(iter(race(pair, PROMPT, RUNS["sampled"])))
     dice = random.Random(0)
     m = compute_metrics(Trace(header, [random_round(i, 5, 0.8, dice) for i in range(4000)]))

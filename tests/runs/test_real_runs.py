@@ -141,7 +141,7 @@ def test_runs_with_a_large_vocabulary_and_stray_bytes_are_never_refused():
 
 
 def test_twins_and_a_draft_that_never_agrees_are_never_refused():
-    """In these runs p equals q, or both lists have one entry."""
+    """Runs in which p equals q, or both lists have one entry."""
     target, other = scripted([1, 2, 3, 4, 5], 9), scripted([1, 5, 4, 3, 2], 9, seed=1)
     for draft, sampling in itertools.product((target, other), SAMPLINGS.values()):
         settings = Settings(gamma=3, max_new_tokens=20, **sampling)

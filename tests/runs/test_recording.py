@@ -81,8 +81,8 @@ def test_texts_of_any_script_are_read_unchanged(tmp_path: Path):
 
 
 def test_lanes_that_differ_are_read_unchanged(tmp_path: Path):
-    """As happens in half precision, the target's first two choices tie and the lanes choose
-    differently."""
+    """The target's first two choices tie and the lanes choose differently, as happens in half
+    precision."""
     data = values(GREEDY)
     data["rounds"] = [r for r in data["rounds"] if r["lane"] == "speculative" or r["index"] < 5]
     last = [r for r in data["rounds"] if r["lane"] == "baseline"][-1]["last"]

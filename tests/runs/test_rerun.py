@@ -29,8 +29,8 @@ from specviz.runs.trace import SCHEMA, digest_of
 
 
 def is_builtin(path: Path) -> bool:
-    """Whether a recording is of the built-in pair; tests/pairs/test_gguf.py reruns one of another
-    pair."""
+    """Check whether a recording is of the built-in pair; tests/pairs/test_gguf.py reruns one of
+    another pair."""
     target = orjson.loads(gzip.decompress(path.read_bytes()))["header"]["target"]
     return bool(target["name"] == "target")
 
@@ -106,8 +106,8 @@ def checked(trace: Trace) -> Rerun:
 
 
 def is_told_early(trace: Trace, original: Rerun) -> bool:
-    """Whether the first rounds alone differ from those of a rerun, which then can stop. original:
-    the rerun of the recording before its edit."""
+    """Check whether the first rounds alone differ from those of a rerun, which can then stop.
+    original: the rerun of the recording before its edit."""
     header = header_for(trace)
     if header == header_for(original.recorded):
         run = beginning(original.again, FIRST)

@@ -62,7 +62,7 @@ def devices() -> Iterator[Devices]:
 
 @pytest.fixture(scope="module")
 def ask(devices: Devices, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
-    """Run a task in a process that believes to be on ZeroGPU, and return the outcome."""
+    """Run a task in a process that believes that it is on ZeroGPU, and return the outcome."""
     folder = tmp_path_factory.mktemp("zerogpu")
     environment = {
         "SPACES_ZERO_GPU": "true",

@@ -1,5 +1,5 @@
 """The first minute on a machine without the published pair: its recording plays, the page says so,
-and one press brings the pair."""
+and one press fetches the pair."""
 
 from __future__ import annotations
 
