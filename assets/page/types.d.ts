@@ -334,7 +334,7 @@ interface Vocabulary {
   lanes: Record<string, { label: string }>;
 }
 
-/** A choice, and the heading under which it stands in a list, if it has one. */
+/** A choice, and its heading in a list, if it has one. */
 type ListedChoice = [label: string, value: string, group?: string];
 
 /** A control of the settings panel, from specviz/page/controls.py. */

@@ -78,7 +78,7 @@ class Speed:
     """Tokens per second without the first ones, and seconds to the first token.
 
     kind: of the prompts; "all" for all of them together.
-    turns: of which each streamed one text from each server.
+    turns: their number; each streamed one text from each server.
     ours: of the audited server. theirs: of the baseline.
     ratio: ours to theirs, turn by turn.
     gain: the geometric mean of the ratios with its 95% interval.

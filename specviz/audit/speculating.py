@@ -12,8 +12,8 @@ from ..sides.watched.steps import Step
 from .asking import AuditedModel, Streamed
 from .report import Answer, Drafting, Evidence, Verdict
 
-MERGED = 1.2  # tokens a chunk from which on chunks hold more than one token
-CLAIMED = 0.2  # accepted drafts a token from which on chunks of one token contradict the counters
+MERGED = 1.2  # tokens a chunk at and above which chunks hold more than one token
+CLAIMED = 0.2  # accepted drafts a token that contradict chunks of one token
 MAX_POSITIONS = 16
 
 

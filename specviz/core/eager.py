@@ -112,7 +112,7 @@ class EagerEngine(OwnEngine):
         return torch.cat(logits)
 
     def _pass_on_side(self, ids: Tensor, keep: int, layers: int | None) -> Tensor:
-        """Run a pass over `ids` whose kept rows lie on one side of every border.
+        """Run a pass over `ids` whose kept rows are on one side of every border.
 
         If the cached tokens were read on another side, read them again first.
         """

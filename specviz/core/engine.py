@@ -55,7 +55,7 @@ class OwnEngine:
 
 
 class ModelElsewhere:
-    """A target that is not a module of transformers on this machine and brings its own engine."""
+    """A target that is not a module of transformers on this machine and has its own engine."""
 
     def make_engine(self, vocab: int, states: bool) -> Engine:
         """Make its engine, as `engine_choice.make_engine` does."""

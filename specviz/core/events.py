@@ -14,9 +14,9 @@ from .settings import Settings
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]
 OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "ignored", "corrected", "bonus")
-"""The outcomes of a token. Beside these, the last token of a watched server's step is "untold" if
-the server does not report how many tokens it drafted: it is a correction, a bonus token or, where
-the text ended, perhaps an accepted draft."""
+"""The outcomes of a token. The last token of a watched server's step is "untold" if the server does
+not report how many tokens it drafted: it is a correction, a bonus token or, where the text ended,
+perhaps an accepted draft."""
 
 UNKNOWN_ID = -1
 """The id of a token that a watched server did not report, such as a draft that it rejected. Its
@@ -163,8 +163,7 @@ class Header:
     prompt, prompt_ids: the text and the ids that the models read.
     question: the part of `prompt` that was asked, if the rest of it is the target's chat template;
         None if the text goes on from `prompt`.
-    messages: the turns that were asked, of which `question` is the last; None if there is no other
-        one.
+    messages: the turns that were asked, the last one being `question`; None if it is the only one.
     lanes: speculative lane -> its settings, in their order; one lane, "speculative", in the
         ordinary race with the baseline.
     drafts: speculative lane -> its draft model, described as the target; None without one.

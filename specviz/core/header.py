@@ -83,7 +83,7 @@ def _memory_size(memory: EarlierTexts) -> dict[str, int] | None:
 
 
 def _question_in(prompt: str, messages: Messages) -> str | None:
-    """The last turn as it stands in the prompt; None without turns, or if it is not there."""
+    """The last turn as written in the prompt; None without turns, or if it is not there."""
     if not messages:
         return None
     question = messages[-1].content.strip()

@@ -8,7 +8,7 @@ so that nothing is drafted:
    is settled before it is drawn;
 2. one target pass over x_n, d_1 .. d_g gives the target's distributions p at g + 1 positions;
 3. the verdict (`verdict.decide_in_numpy`) keeps the first k drafts and draws one more token;
-4. both caches are rolled back to committed tokens, of which the target's holds n + k.
+4. both caches are rolled back to committed tokens; the target's holds n + k of them.
 """
 
 from __future__ import annotations

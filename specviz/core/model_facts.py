@@ -20,7 +20,7 @@ def logit_width(model: LanguageModel) -> int:
     """How many logits the model returns for a position, padding included."""
     head = model.get_output_embeddings()
     outputs = getattr(head, "out_features", None)
-    if outputs is not None:  # weights may lie in another order than one row for each output
+    if outputs is not None:  # weights may be in another order than one row for each output
         return int(outputs)
     weight = getattr(head, "weight", None)
     if weight is not None:

@@ -27,7 +27,7 @@ MAX_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run dr
 
 PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
 PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
-FIRST_ACCEPTED = 4.0  # accepted verdicts assumed at the start: whoever drafts expects it to pay
+FIRST_ACCEPTED = 4.0  # accepted verdicts assumed at the start, when drafts are expected to pay
 DECAY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
 IDLE_DECAY = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
 PRIOR_SPEED = 1.5  # `ConfidenceGamma`'s estimate of the speed-up before the first round
@@ -162,9 +162,9 @@ class ConfidenceGamma(OptimalGamma):
     """Up to `max_gamma` tokens, as long as the draft is sure of them; none if no draft would pay.
 
     One more token is worth its cost if the probability that all drafts are kept, it among them, is
-    at least the number of tokens that the lane writes in the same time: so many per round over the
-    costs of the rounds, both since the run began. That probability is the product of the drafts'
-    confidences, as `Calibration` reads them. A threshold of it is the best rule that there is
+    at least the number of tokens that the lane writes in the same time: its tokens over the costs
+    of its rounds, both since the run began. That probability is the product of the drafts'
+    confidences, as `Calibration` reads them. A threshold of it is the best rule
     (Huang et al. 2024, arXiv 2405.19715, "SpecDec++").
     """
 

@@ -108,7 +108,7 @@ def _literal_ids(
     tokenizer: Any, frame: Sequence[str], contents: Sequence[str], control: re.Pattern[str]
 ) -> list[int]:
     """Encode contents in their frame, where only the frame has control tokens."""
-    # A tokenizer splits at control tokens first, so what stands between two of them is read on its
+    # A tokenizer splits at control tokens first, so the text between two of them is read on its
     # own: a turn with its surroundings, up to the template's nearest ones.
     ids: list[int] = []
     plain = ""

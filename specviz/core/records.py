@@ -56,7 +56,7 @@ class DrafterKind:
         note, for tables of what to deploy: empty settings if the engine cannot do this.
     drafts: whether it drafts anything.
     beside: its position among drafters that race side by side, the lowest first.
-    package: name and version of the package that brought it; None for those of this one.
+    package: name and version of the package that provides it; None for those of this one.
     """
 
     name: str

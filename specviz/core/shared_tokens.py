@@ -74,7 +74,7 @@ class Spelling:
 
 
 class Vocabulary(NamedTuple):
-    """A model's part of a tokenizer: its ids below `size`, of which `ends` end a text."""
+    """A model's part of a tokenizer: its ids below `size`; `ends` are those that end a text."""
 
     tokenizer: Any
     size: int

@@ -72,7 +72,7 @@ def interleaved(lanes: dict[Lane, LaneEvents], reasons: Reasons) -> Generator[Ro
     """Run the rounds of all lanes in the order of their clocks.
 
     A lane's next round is held back until no other lane can finish one before it; the lane whose
-    round was yielded last is the one behind, and runs next.
+    round was yielded last is behind, and runs next.
     """
     held_back: dict[Lane, Round] = {}
     due_lanes = list(lanes)

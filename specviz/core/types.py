@@ -92,7 +92,7 @@ class Verdict(NamedTuple):
 
     @classmethod
     def on(cls, gamma: int, accepted: int, next_id: int) -> Verdict:
-        """Make the verdict on `gamma` drafted tokens of which `accepted` were kept."""
+        """Make the verdict that keeps `accepted` of `gamma` drafted tokens."""
         return cls(accepted, next_id, "bonus" if accepted == gamma else "corrected")
 
 

@@ -19,8 +19,8 @@ def write_checksums(folder: Path) -> None:
 
 def check_files(folder: Path) -> None:
     """Compare the files of a folder with its list. Raises `PairError` with one sentence if a file
-    was changed, is missing or is not in the list: a foreign file might be read in place of
-    another."""
+    was changed, is missing or is not in the list: a foreign file might be read instead
+    of another."""
     try:
         listed = (folder / LIST).read_text("utf-8").splitlines()
     except (OSError, ValueError):

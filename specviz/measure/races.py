@@ -195,7 +195,7 @@ def _speedup(metrics: Metrics, rate: float, alone_rate: float) -> float | None:
         return None
     if not rate or not alone_rate:
         return None
-    # A round has a whole target pass, so what lies above tau tokens per pass is noise.
+    # A round has a whole target pass, so a ratio above tau is noise.
     return min(rate / alone_rate, metrics.tau)
 
 

@@ -96,7 +96,7 @@ class Sample:
 
 
 def measure(way: Way, prompt: TextPrompt, index: int, repeat: int = 0) -> Sample:
-    """Write the text of a prompt, of which the sample keeps the index. Raises `SpecvizError`."""
+    """Write the text of a prompt; the sample keeps the prompt's index. Raises `SpecvizError`."""
     with computing_threads(way.threads):
         writing = way.write(prompt)
     return Sample(way=way, prompt=index, repeat=repeat, writing=writing)

@@ -22,7 +22,7 @@ from .choices import listed_drafters, pair_choices
 from .local_pairs import local_choices
 
 MAX_CHARACTERS = 8000  # of a prompt
-MAX_OTHERS = 2  # lanes with drafts beside the first
+MAX_OTHERS = 2  # lanes with drafts besides the first
 
 START = Settings(temperature=0.7, seed=1)
 """The settings with which the page begins."""
@@ -160,7 +160,7 @@ def _other_lanes(field: str, values: Sequence[object], settings: Settings) -> li
 
 
 def _drafters_beside(offered: Collection[str]) -> list[str]:
-    """The offered drafters, in the order in which lanes beside the first use them."""
+    """The offered drafters, in the order in which lanes other than the first use them."""
     kinds = sorted(drafters()[:-1], key=lambda kind: kind.beside)  # the last has no drafts
     return [kind.name for kind in kinds if kind.name in offered]
 
@@ -189,7 +189,7 @@ def checked_prompt(prompt: object) -> str:
 
 
 FOLDED = ("gamma_policy", "top_k", "top_p", "chat", "verdict")
-"""The settings that are folded away, by their field, beside lanes and weights."""
+"""The settings that are folded away besides lanes and weights, by their field."""
 
 BIT_CHOICES = {
     "Usual": "usual",

@@ -1,8 +1,8 @@
-"""Delivery of jobs' news to visitors: as a stream, or by polling from a number on.
+"""Delivery of jobs' news to visitors: as a stream, or by polling from a number.
 
 The browser gets the news of a run as deltas: `{"run", "seq", "next", "over"}` and any of `header`,
 `rounds`, `end`, `status`, `left` (estimated seconds until the run begins), `error`, `fall_back`
-(whether a recording should play in place of the failed run) and `remark` (why a run without an
+(whether a recording should play instead of the failed run) and `remark` (why a run without an
 error ended early). A delta holds the events from number `seq` to number `next`, so the player knows
 which events it has and which it missed.
 """

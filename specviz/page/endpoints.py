@@ -93,8 +93,8 @@ class Endpoints:
 
 
 async def _as_sentences(results: Results, places: asyncio.Semaphore | None = None) -> Results:
-    """Yield results, once there is a place for them. Raises `gr.Error` with a sentence in place of
-    any other error."""
+    """Yield results, once there is a place for them. Raises `gr.Error` with a sentence instead
+    of any other error."""
     try:
         async with places or nullcontext(), aclosing(results):
             async for result in results:

@@ -244,7 +244,7 @@ class PromptReading(NamedTuple):
 
 
 class Run(Job):
-    """One visitor's run. Its news are the events of the race, each of which has a number.
+    """One visitor's run. Its news are the numbered events of the race.
 
     settings, lanes: as `RaceTask` has them. racing: whether an event of the race has come.
     size: the tokens that are kept.

@@ -26,7 +26,7 @@ from .queue import RunQueue
 MAX_DRAWS = 300  # in each lane
 LENGTH = 2  # tokens: long enough for a draft, a correction and a bonus, short enough to repeat
 LISTED = 8  # continuations that are shown
-MAX_PROMPT = 64  # tokens: every draw reads the prompt anew
+MAX_PROMPT = 64  # tokens: every draw reads the prompt again
 
 NOT_LENT = "this page gets its GPU only for races: run {} on your own machine."
 TOO_LONG = "this run is longer than this page allows: use {} on your own machine."

@@ -63,8 +63,7 @@ def start_page() -> tuple[Worker, Page]:
 
 
 def _import_gradio() -> None:
-    """Import Gradio, but keep it from writing the type stubs that it brings anew: that is half of
-    its import."""
+    """Import Gradio, but keep it from rewriting its type stubs, which is half of its import."""
     with patch("inspect.getfile", side_effect=OSError):
         import gradio  # noqa: F401
 

@@ -48,7 +48,7 @@ from .sweeps import choosing_functions
 log = logging.getLogger(__name__)
 
 IDLE = 0.02  # seconds between looks for new events
-NO_PROGRESS = 1.0  # seconds between looks for news of progress bars, of which there are none
+NO_PROGRESS = 1.0  # seconds between looks for news of progress bars; there are none
 SESSIONS = 200  # clients' sessions that Gradio remembers; runs are not among them
 
 DOCTOR_NICE = 10  # niceness of the doctor's process

@@ -39,7 +39,7 @@ def load_pair(
 ) -> Pair | Watched:
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
-    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. In place of a
+    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. Instead of a
     draft there may be an EAGLE-3 head or a Gemma 4 assistant, which becomes the pair's `head`, or
     "mtp" for the target's own multi-token prediction layers. Only safetensors files are read, and
     code of a repository never runs. Gated models need HF_TOKEN. "http://HOST:PORT/v1#MODEL+DRAFT"

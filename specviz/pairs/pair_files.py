@@ -71,7 +71,7 @@ def _name_without_owner(model: Facts) -> str:
 def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPair | None]:
     """The target and the draft, or None, of a pair of local models, and the table's row for the
     target. The row's files may be fetched or belong to an installed package. A row's name may also
-    stand before a plus, unless a local folder has that name. Raises `PairError` if a file of the
+    come before a plus, unless a local folder has that name. Raises `PairError` if a file of the
     row is missing.
     """
     if isinstance(spec, ModelsSpec):

@@ -59,7 +59,7 @@ Spec = dict[str, Any]
 def figures(trace: Trace, theme: str = "light", lane: Lane | None = None) -> dict[str, go.Figure]:
     """The charts of a run by name, in the order of `CHARTS`.
 
-    theme: "light" or "dark". lane: show only this lane with drafts, beside the baseline.
+    theme: "light" or "dark". lane: show only this lane with drafts and the baseline.
     """
     lanes = [name for name in trace.lanes if lane is None or name in (lane, BASELINE)]
     rounds = [r for r in trace.rounds if r.lane in lanes]
@@ -88,7 +88,7 @@ def figures(trace: Trace, theme: str = "light", lane: Lane | None = None) -> dic
 
 def all_figures(trace: Trace) -> dict[str, dict[str, dict[str, Spec]]]:
     """The charts as JSON by theme, lane and name. Where several lanes have drafts, each also has
-    charts of its own beside the baseline; those of all lanes are called `ALL_LANES`."""
+    charts of its own with the baseline; those of all lanes are called `ALL_LANES`."""
     drafted = trace.header.speculative
     views: dict[str, Lane | None] = {ALL_LANES: None}
     if len(drafted) > 1:

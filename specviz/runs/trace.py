@@ -171,7 +171,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises `TraceError` if it cannot be written.
     """
     # A file can replace another in one step only within one file system, so the new one is first
-    # written beside it. What is not a plain file, such as /dev/stdout, cannot be replaced.
+    # written next to it. What is not a plain file, such as /dev/stdout, cannot be replaced.
     is_plain = path.is_file() or not path.exists()
     try:
         if is_plain:

@@ -36,7 +36,7 @@ from .openings import PromptIds, in_turn, read_prompt_ids
 from .writing import Writing, WrittenRows, key_of, write, write_rows
 
 EPOCHS = 2  # passes over the written text, if no budget is given
-RESULT = "distillation.json"  # beside the saved draft
+RESULT = "distillation.json"  # next to the saved draft
 RECORDED = ("new_tokens", "written_tokens", "written_temperatures", "rate", "seed")
 
 Texts: TypeAlias = dict[float, list[list[int]]]

@@ -50,7 +50,7 @@ HELD_OUT = 50  # one in 50 rows is held out
 MAX_HELD_OUT = 64  # rows
 LABELS_AT = (0.0, 0.7)  # temperatures at which acceptance is shown
 EPOCHS = 4  # passes over the text, if no budget is given
-RESULT = "training.json"  # beside the saved head
+RESULT = "training.json"  # next to the saved head
 
 
 def add_head_arguments(group: argparse._ArgumentGroup) -> None:

@@ -57,7 +57,7 @@ class Training:
     args: argparse.Namespace
     schedule: Schedule
     checkpoint: Path  # the file to continue from
-    label: str  # shown beside the progress
+    label: str  # shown next to the progress
     muon: torch.nn.Module | None = None  # Muon trains its matrices, AdamW all other weights
 
 

@@ -84,7 +84,7 @@ def fma(b: ir.IRBuilder, x: Any, y: Any, z: Any) -> Any:
 
 
 def after(b: ir.IRBuilder, address: Any, count: int) -> Any:
-    """The address that lies `count` bytes after another."""
+    """The address `count` bytes after another."""
     return b.add(address, i64(count))
 
 
@@ -109,8 +109,7 @@ def row_at(b: ir.IRBuilder, rows: Any, step: Any, index: int) -> Any:
 
 
 def load_as(b: ir.IRBuilder, kind: ir.Type, address: Any, align: int) -> Any:
-    """The value of a type that lies at an address. align: bytes of which the address is a
-    multiple."""
+    """The value of a type at an address. align: a number of bytes that divides the address."""
     loaded = b.load(b.inttoptr(address, kind.as_pointer()))
     loaded.align = align
     return loaded

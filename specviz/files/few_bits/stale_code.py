@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 CACHE = "__pycache__"
-"""The folder beside a source file where numba keeps compiled code."""
+"""The folder next to a source file where numba keeps compiled code."""
 
 MARK = "compiled-from"
 """The name of the file in it that holds the digest of all sources."""

@@ -3,7 +3,7 @@ read them.
 
 A tile holds the same bytes as the rows of sixteen outputs, in another order. A block of a GGUF
 file is a sequence of elements: scales in fp16, and words of four bytes with the codes of four
-inputs. In a tile each element stands sixteen times, once for each output, so that one vector
+inputs. In a tile each element occurs sixteen times, once for each output, so that one vector
 register holds the same element of all outputs. The fifth bits of Q5_0 and Q5_1 are reordered
 within their word: in the file bit i belongs to input i, in a tile bit j of byte k belongs to input
 4 j + k.

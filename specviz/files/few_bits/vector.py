@@ -2,8 +2,8 @@
 
 All arguments are addresses (int64) and counts; matrices are given by the address of their first
 entry and the distance of their rows in bytes. Sums have one fixed order, whatever the number of
-rows: 16 running sums, then a tree of additions. So a row's results do not depend on the rows
-beside it.
+rows: 16 running sums, then a tree of additions. So a row's results do not depend on the other
+rows.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _widen(b, kind, source, target, count, *, in_order):
 
 
 def _interleaved(b, even, odd):
-    """Two vectors with the numbers of `even` and `odd` by turns."""
+    """Two vectors with alternating numbers of `even` and `odd`."""
     order = []
     for lane in range(LANES):
         order += [lane, LANES + lane]
@@ -322,7 +322,7 @@ def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
 
 
 def _prefetch_step(b: ir.IRBuilder, layout: Layout, address: Any, ahead: int) -> None:
-    """Prefetch the weights that lie `ahead` bytes after those of one step."""
+    """Prefetch the weights `ahead` bytes after those of one step."""
     for line in range(0, layout.bytes, LINE):
         prefetch(b, after(b, address, line + ahead))
 

@@ -34,7 +34,7 @@ NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
 
 def other_ways(pair: Pair, settings: Settings) -> list[Way]:
-    """Make the ways beside the lanes.
+    """Make the ways to write a text other than the lanes.
 
     On a processor `generate()` runs the models in their stored dtype or copies in fp32, as the
     lanes do: whichever is faster there. The plain lane runs the copies.

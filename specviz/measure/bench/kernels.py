@@ -17,7 +17,7 @@ from ...core.pair import Pair
 from ...core.paths import make_context
 from ...core.settings import Settings
 
-PROMPT = 8  # tokens, of which the last one is fed
+PROMPT = 8  # tokens; the last one is fed
 COPIES = ("Memcpy", "Memset")  # how the profiler's names of what computes nothing begin
 
 

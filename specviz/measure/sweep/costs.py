@@ -67,7 +67,7 @@ class Costs:
         cost = 0.0
         tokens = 0
         for counts, number in rounds.items():
-            # The cost of a pass between two measured widths lies on the line through them.
+            # The cost of a pass between two measured widths is on the line through them.
             target_pass = float(np.interp(1 + counts.drafted, widths, pass_costs))
             cost += number * (counts.drafted * step + max(1.0, target_pass + overhead))
             tokens += number * counts.emitted

@@ -161,7 +161,7 @@ class Sites:
 
     @property
     def frames(self) -> list[str]:
-        """The sites that may show the page in a frame, beside the page itself."""
+        """The sites that may show the page in a frame, besides the page itself."""
         sites = set(self.origins)
         if self.anywhere:
             sites.add(SPACES)

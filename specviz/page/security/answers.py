@@ -147,7 +147,7 @@ def security_headers(
     scripts: Sequence[str] = (), styles: Sequence[str] = (), frames: Sequence[str] = ()
 ) -> dict[str, str]:
     """The security headers by name. scripts, styles: hashes of the page's inline ones. frames: the
-    sites that may show the page in a frame, beside the page itself."""
+    sites that may show the page in a frame, besides the page itself."""
     policy = (
         "default-src 'self'",
         " ".join(["script-src 'self'", *scripts]),

@@ -126,7 +126,7 @@ class Passes:
             run_with_workers(slots, addressof(plan))
 
     def reserve(self, length: int, used: int) -> None:
-        """Make room for `length` positions, of which the first `used` are filled."""
+        """Make room for `length` positions; the first `used` are filled."""
         plan = self.plan
         if length <= plan.capacity:
             return
@@ -180,7 +180,7 @@ class Passes:
 
 def aligned_zeros(shape: tuple[int, ...]) -> Floats:
     """fp32 zeros that begin at a line of the processor's cache. numpy's own begin inside one, so
-    that half of all vectors would lie across two."""
+    that half of all vectors would cross two."""
     count = math.prod(shape)
     memory = np.zeros(count + LINE // 4, np.float32)
     begin = -memory.ctypes.data % LINE // 4
@@ -232,7 +232,7 @@ def bias_of(module: Any) -> Weight:
 
 
 def _table(tensor: Tensor, module: Any = None) -> Weight:
-    """An embedding table, of which a pass reads rows. module: its owner."""
+    """An embedding table; a pass reads rows of it. module: its owner."""
     return Weight(tensor.data_ptr(), _kind(tensor, module))
 
 
@@ -298,7 +298,7 @@ class CompiledEngine(OwnEngine):
         self._passes.share(threads)
 
     def round_context(self) -> AbstractContextManager[None]:
-        # Beside compiled passes torch works on single rows only, and its other threads would spin
+        # Outside compiled passes torch works on single rows only, and its other threads would spin
         # on the processors of the pass.
         return one_torch_thread()
 

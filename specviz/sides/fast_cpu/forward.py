@@ -165,7 +165,8 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
 @in_place
 def _beside_states(plan, layer, thread, arrivals, x):
     """Make the inputs of a head's layer, [n, 2 * width]: the normed embeddings from x [n, width]
-    beside the normed states. x becomes the residual of the layer. Returns the arrivals too."""
+    and the normed states, side by side. x becomes the residual of the layer. Returns the arrivals
+    too."""
     n = x.shape[0]
     width = plan.width
     eps = plan.eps

@@ -96,7 +96,7 @@ class Plan(Structure):
             c_int64,
         ),  # the address of states to fuse; 0 for its own output instead
         ("unread_width", c_int64),  # numbers in each
-        ("hidden", c_int64),  # the address of the state beside each embedding
+        ("hidden", c_int64),  # the address of the state next to each embedding
         ("normed_residual", c_int64),  # whether the residual is the normed state
         # Weights.
         ("embedding", Weight),

@@ -127,7 +127,7 @@ def run_draft(
     in `core.tensor_draws.DraftEnd`; returns the number of drafted tokens.
 
     first: the address of the first pass's plan, which feeds all tokens that are not cached.
-    following: the address of the plan of the other passes, each of which feeds the token before.
+    following: the address of the plan of the other passes, which feed the token before.
     Written are ids, int64 [n], and logits, fp32 [n, vocab]; unless `greedy`, the distributions q,
     fp32 [n, vocab]; and if `min_confidence` is not 0, the confidences, fp64 [n].
     """

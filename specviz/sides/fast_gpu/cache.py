@@ -223,7 +223,7 @@ class InPlaceCache:
             logits = self.shortest.logits(ids, places, keep, self.layers, layers)
             return logits[:, : self._vocab]
         self._written.places = places
-        # The positions of a capture may lie past the table of learned positions.
+        # The positions of a capture may be past the table of learned positions.
         positions = places.clamp(max=self._last_place)
         visible = torch.arange(self.capacity, device=ids.device) <= places.unsqueeze(-1)
         if self._short is not None and len(ids) <= MAX_TOKENS:

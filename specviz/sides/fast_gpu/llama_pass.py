@@ -186,7 +186,7 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _are_joined(parts: Sequence[Tensor]) -> bool:
-    """Whether the parameters lie one after another in one memory."""
+    """Whether the parameters are contiguous in one memory."""
     for before, after in pairwise(parts):
         if after.data_ptr() != before.data_ptr() + before.nbytes:
             return False

@@ -103,7 +103,7 @@ class RoundFunction:
         self._target = target
         self._draft: weakref.ref[InPlaceCache] | None = None
         if draft is not None:
-            # The program lies in the target's cache, which must not keep another one alive.
+            # The program is in the target's cache, which must not keep another one alive.
             self._draft = weakref.ref(draft)
         self._layers = layers
 

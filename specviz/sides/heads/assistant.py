@@ -47,7 +47,7 @@ class Assistant:
         self.parameters = model.parameters
 
     def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
-        """Make an engine beside that of the target, whose cache it reads."""
+        """Make an engine that reads the cache of the target's engine."""
         return AssistantEngine(self, vocab, target)
 
     def check(self, target: Any) -> None:
@@ -56,7 +56,7 @@ class Assistant:
 
 
 class AssistantEngine(StateReader):
-    """An assistant of Gemma 4 beside the engine of its target.
+    """An assistant of Gemma 4 with the engine of its target.
 
     All drafts of a chain are made at the position of the text's last token, because the target's
     cache has none of the drafts. A step reads the embedding of the token before, and the target's

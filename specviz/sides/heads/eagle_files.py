@@ -171,7 +171,7 @@ def _loaded(
 
 
 def _check_targets(source: ModelSource, head: Head) -> None:
-    """Raise `PairError` unless each token of a head stands for a token of the target of its own."""
+    """Raise `PairError` unless each token of a head is a different token of the target."""
     targets = head.targets
     in_range = bool(((targets >= 0) & (targets < head.config.layer.vocab_size)).all())
     are_unique = len(targets.unique()) == len(targets)

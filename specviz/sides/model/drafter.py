@@ -40,7 +40,7 @@ class ModelDrafter(Drafter):
         return prefill(self.engine, ids)
 
     def room(self, length: int) -> int:
-        # The last drafted token is never fed, so it may lie one past the context.
+        # The last drafted token is never fed, so it may be one past the context.
         # The tokens fed after the first draft stay in the context, and before the next length at
         # which the model changes its rotations.
         fed = before_border(self._borders, length, self._context - length)

@@ -129,7 +129,7 @@ class TranslatedDrafter(Drafter):
         draft_ids = self._text.ids
         known = len(draft_ids)
         self._text.extend(ids, proposed)
-        # The last drafted token is never fed, so it may lie one past the context.
+        # The last drafted token is never fed, so it may be one past the context.
         count = min(count, self._context - len(draft_ids) + 1)
         count = 1 + before_border(self._borders, len(draft_ids), count - 1)
         if count < 1:

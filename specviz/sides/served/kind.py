@@ -1,4 +1,4 @@
-"""The record of the engine "server". It has no maker, since such a target brings its own
+"""The record of the engine "server". It has no maker, since such a target has its own
 engine."""
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
     if sizes and sum(sizes[:-1]) < len(tokens) <= sum(sizes):
         steps = _cut(tokens, counts)
     else:
-        # Steps without drafts, of which n-grams have many, are not counted.
+        # Steps without drafts, which are frequent with n-grams, are not counted.
         lengths = [len(chunk.tokens) for chunk in chunks[1:]]
         matches = _only_match(lengths, sizes)
         if matches is None:
