@@ -166,7 +166,7 @@ def _parting_place(
 
 
 def parting(ours: Ids, theirs: Ids) -> int | None:
-    """The first index at which two texts differ; None if they do not, as far as both go."""
+    """The first index at which two texts differ; None if one begins with the other."""
     for index, (our_id, their_id) in enumerate(zip(ours, theirs, strict=False)):
         if our_id != their_id:
             return index

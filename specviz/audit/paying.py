@@ -189,7 +189,7 @@ def lengths(
 
 def crossover(rows: Sequence[Load]) -> int | None:
     """The lowest number of several requests at once at and above which drafts lose in nearly every
-    turn; None if there is none. Single requests are judged by the turns, which are more numerous."""
+    turn; None if there is none. Single requests are judged by the turns, which are many."""
     losing: int | None = None
     for row in reversed(rows):
         if row.at_once == 1 or row.ratio is None or row.ratio.high >= 1.0:

@@ -200,8 +200,8 @@ def _forward(engine: Engine, ids: Sequence[int], keep: int) -> Tensor:
 def _rounding(scorings: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]:
     """The most that rounding can move two logits apart, and the reasons against rounding.
 
-    Twice what is seen between ways of scoring that use no rollback, and no more than the dtype of
-    the weights allows: a fault in passes over several tokens must not count as rounding.
+    Twice the largest difference between ways of scoring that use no rollback, and no more than the
+    dtype of the weights allows: a fault in passes over several tokens must not count as rounding.
 
     scorings: logits [positions, vocab], which all end at the difference.
     """

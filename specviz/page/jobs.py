@@ -50,9 +50,9 @@ class Visitor:
 
 @dataclass
 class Ending:
-    """The end of a job, as far as it is known. error: the reason of a failure. remark: the reason
-    of an early end, if its visitor did not stop it. fall_back: whether a recording may take its
-    place, since the request was valid. is_delivered: whether the end was sent to the visitor.
+    """The known facts of a job's end. error: the reason of a failure. remark: the reason of an
+    early end, if its visitor did not stop it. fall_back: whether a recording may replace it, since
+    the request was valid. is_delivered: whether the end was sent to the visitor.
     """
 
     error: str | None = None

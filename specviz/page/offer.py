@@ -42,8 +42,8 @@ PRESETS = "presets.json"
 """In a pair's folder: its presets."""
 
 QUESTIONS = "questions.json"
-"""In a pair's folder: the stage's questions that its runs answer, with prompts and settings where
-they are no presets."""
+"""In a pair's folder: the stage's questions that its runs answer, with prompts and settings unless
+they are presets."""
 
 SAMPLING = "sampling"
 
@@ -80,8 +80,8 @@ def presets_of(pair: str) -> tuple[Preset, ...]:
 
 
 def _shown_preset(preset: Preset, pair: str, page_pair: str) -> dict[str, Any]:
-    """A preset of `pair` for the browser, whose page runs `page_pair`. The latter may lack the
-    preset's drafter; its first one then takes the place."""
+    """A preset of `pair` for the browser, whose page runs `page_pair`. If the latter lacks the
+    preset's drafter, its first drafter replaces that."""
     settings = preset.settings_on(pair)
     offered = listed_drafters(page_pair)
     if offered and settings["drafter"] not in offered:

@@ -263,7 +263,7 @@ class SweepJob(Job):
         self.plan: Plan | None = None
         self.progress: SweepProgress | None = None
         self.result: SweepResult | None = None
-        self._result_number = 0  # the number of the news that brought `result`
+        self._result_number = 0  # the number of the news with `result`
         self._rows: dict[str, tuple[Row, int]] = {}  # with the number of the news of each, by key
         self._rest: SweepCheckpoint | None = None
 

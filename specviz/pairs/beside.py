@@ -1,5 +1,5 @@
-"""The second part of a pair's name: a draft model or a head, as far as that is known offline. This
-module imports no torch."""
+"""The second part of a pair's name: a draft model or a head, with the facts that are known offline.
+This module imports no torch."""
 
 from __future__ import annotations
 

@@ -307,8 +307,8 @@ def _download(
 def _try_to_receive(
     file: ModelFile, output: BinaryIO, command: str, reporter: Reporter, stop: Event
 ) -> str:
-    """Append the rest of the hub's file to `output`, as far as it comes, and return why it may have
-    ended early. Raises `PairError` if the hub refuses the file, and `OSError` of the disk."""
+    """Append the rest of the hub's file to `output`, and return why the stream ended early, if it
+    did. Raises `PairError` if the hub refuses the file, and `OSError` of the disk."""
     from huggingface_hub.errors import HfHubHTTPError
 
     try:

@@ -193,7 +193,7 @@ def _draft_named(header: Header) -> str:
 
 
 def export(options: argparse.Namespace) -> None:
-    """Write what the options ask for of a recording."""
+    """Write a recording in the forms that the options name."""
     if not (options.html or options.embed or options.charts or options.csv):
         raise TraceError(
             "there is nothing to write: pass --html OUT, --embed OUT, --charts OUT or --csv DIR."

@@ -59,7 +59,7 @@ PLAYER_SHEETS = (
 SHEETS = (*PLAYER_SHEETS, "standalone.css")
 SMALL_SHEETS = (*SHEETS, "embed.css")
 _SAFE = "!$&'()*+,-./:;=?@_~"
-"""Signs that stand for themselves in an address of data."""
+"""Characters that are not escaped in a data URL."""
 MAX_TITLE = 80
 """Characters of a prompt in the title of a page."""
 

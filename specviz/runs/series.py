@@ -22,7 +22,7 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
     milliseconds in the charts "parts" and "requests".
 
     names: the lanes, the baseline last. With several speculative lanes, "rates", "tau" and
-    "positions" have a line for each of them, of what was measured.
+    "positions" have a line for each of them, with measured values.
     """
     lanes = {lane: [r for r in rounds if r.lane == lane] for lane in names}
     speculative = [lane_rounds for lane, lane_rounds in lanes.items() if lane != BASELINE]

@@ -1,5 +1,5 @@
-"""Conversion of a watched server's steps to rounds, with its drafts as far as the server shows
-them."""
+"""Conversion of a watched server's steps to rounds, with the drafts that the server
+reports."""
 
 from __future__ import annotations
 
