@@ -21,7 +21,7 @@ from ..core.settings import Settings
 from ..core.types import Mode
 from ..runs.metrics import Metrics, compute_metrics
 from ..runs.trace import Trace
-from ..runs.uncertainty import seconds_of, uncertainty, undelayed_seconds
+from ..runs.uncertainty import at_most_wider, seconds_of, uncertainty, undelayed_seconds
 from .samples import HERE, Variant, Way, Writing
 from .sweep.predicted_rounds import MIN_TOKENS, Rounds, rounds_of
 
@@ -32,8 +32,9 @@ K = TypeVar("K")
 
 TIMED_ROUNDS = 6  # of the target alone, after which it is known how long a text takes
 BUSY = ("price", "delay", "spread")  # doubts that show a busy machine
-# Thresholds of a delayed race, as multiples of the quietest one: rounds of the target alone on the
-# same prompt, and on any prompt, where contexts differ; draft steps of the same row.
+MIN_PASSES = 3  # of the same width in a race, before their median is compared
+# Thresholds of a delayed race, as multiples of the quietest one: target passes on the same prompt,
+# and on any prompt, where contexts differ; draft steps of the same row.
 SLOW = 1.5
 SLOWEST = 2.0
 SLOW_STEP = 2.0
@@ -136,7 +137,8 @@ class RaceFigures:
     rate, alone_rate: tokens per second with drafts and without, as if delayed rounds had taken
         their usual time.
     speedup: the ratio of these rates; None if the race is too short to compare.
-    unit: the median round of the baseline, in seconds.
+    passes: the median round without its draft, in seconds, by the width of its target pass: of the
+        baseline for 1, of rounds with drafts for more, if there are `MIN_PASSES` or more.
     step: the median draft step, in seconds; None where steps differ from round to round.
     costs: None if its clock is too coarse.
     doubted: whether the race itself shows that the machine was busy.
@@ -149,7 +151,7 @@ class RaceFigures:
     rate: float
     alone_rate: float
     speedup: float | None
-    unit: float
+    passes: dict[int, float]
     step: float | None
     costs: PassCosts | None
     doubted: bool
@@ -163,9 +165,7 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
     baseline_rounds = trace.lane(BASELINE)
     rate = _rate(rounds)
     alone_rate = _rate(baseline_rounds)
-    unit = 0.0
-    if baseline_rounds:
-        unit = statistics.median(seconds_of(r) for r in baseline_rounds)
+    passes = _usual_passes(rounds, baseline_rounds)
     return RaceFigures(
         key=key,
         question=question,
@@ -174,9 +174,9 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
         rate=rate,
         alone_rate=alone_rate,
         speedup=_speedup(metrics, rate, alone_rate),
-        unit=unit,
+        passes=passes,
         step=_usual_step(trace.header.settings, rounds),
-        costs=_pass_costs(rounds, baseline_rounds, unit),
+        costs=_pass_costs(rounds, baseline_rounds, passes.get(1, 0.0)),
         doubted=doubt is not None and doubt.doubt in BUSY,
     )
 
@@ -199,6 +199,22 @@ def _speedup(metrics: Metrics, rate: float, alone_rate: float) -> float | None:
     return min(rate / alone_rate, metrics.tau)
 
 
+def _usual_passes(rounds: Sequence[Round], baseline_rounds: Sequence[Round]) -> dict[int, float]:
+    """`RaceFigures.passes` of a race."""
+    by_width: dict[int, list[float]] = defaultdict(list)
+    for r in rounds:
+        if r.drafted:
+            by_width[1 + len(r.drafted)].append(r.verify_seconds + r.overhead_seconds)
+    passes = {
+        width: statistics.median(seconds)
+        for width, seconds in by_width.items()
+        if len(seconds) >= MIN_PASSES
+    }
+    if baseline_rounds:
+        passes[1] = statistics.median(seconds_of(r) for r in baseline_rounds)
+    return passes
+
+
 def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
     """The median draft step, in seconds. None for drafters that may copy and for policies that
     adapt gamma, whose steps differ from round to round and from text to text."""
@@ -214,7 +230,7 @@ def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
 def _pass_costs(
     rounds: Sequence[Round], baseline_rounds: Sequence[Round], unit: float
 ) -> PassCosts | None:
-    """unit: as in `RaceFigures`."""
+    """unit: a round of the baseline, in seconds."""
     if not rounds or unit <= 0.0:
         return None
     seconds_by_width: dict[int, list[float]] = defaultdict(list)
@@ -239,22 +255,32 @@ def _step_cost(rounds: Sequence[Round], unit: float) -> float | None:
 
 
 def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
-    """The indices of the races that were delayed: those that are doubted, those whose baseline was
-    far slower than in the quietest race on the same prompt, and those whose drafts were far slower
-    than in the quietest race of their row."""
+    """The indices of the races that were delayed: those that are doubted, those whose target passes
+    in either lane were far slower than others on the same prompt, and those whose drafts were far
+    slower than in the quietest race of their row."""
     # Something else on the machine makes passes longer, and never shorter.
-    shortest_unit = _lowest((run.question, run.unit) for run in runs)
-    shortest_unit_of_all = min(shortest_unit.values(), default=math.inf)
+    passes_on: dict[int, list[dict[int, float]]] = defaultdict(list)
+    for run in runs:
+        passes_on[run.question].append(run.passes)
+    shortest_on = {question: _shortest(passes) for question, passes in passes_on.items()}
+    shortest_of_all = _shortest(run.passes for run in runs)
     shortest_step = _lowest((run.key, run.step) for run in runs if run.step is not None)
 
     def is_slow(run: RaceFigures) -> bool:
-        if run.unit > SLOW * shortest_unit[run.question]:
-            return True
-        if run.unit > SLOWEST * shortest_unit_of_all:
-            return True
+        for width, seconds in run.passes.items():
+            if seconds > SLOW * shortest_on[run.question][width]:
+                return True
+            if seconds > SLOWEST * shortest_of_all[width]:
+                return True
         return run.step is not None and run.step > SLOW_STEP * shortest_step[run.key]
 
     return {index for index, run in enumerate(runs) if run.doubted or is_slow(run)}
+
+
+def _shortest(races: Iterable[dict[int, float]]) -> dict[int, float]:
+    """The shortest pass of each width or of a greater one. races: the passes of each."""
+    by_width = _lowest(pair for passes in races for pair in passes.items())
+    return at_most_wider(by_width)
 
 
 def _lowest(values: Iterable[tuple[K, float]]) -> dict[K, float]:

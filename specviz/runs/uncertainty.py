@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -182,11 +182,7 @@ def undelayed_seconds(rounds: Sequence[Round]) -> float:
     A delayed round counts with its usual time: the median over the rounds with as many drafted
     tokens, or over those with more if that is less, since a narrower pass costs no more.
     """
-    usual = _usual_seconds(rounds)
-    least = math.inf
-    for width in sorted(usual, reverse=True):
-        least = min(least, usual[width])
-        usual[width] = least
+    usual = at_most_wider(_usual_seconds(rounds))
     seconds = 0.0
     for r in rounds:
         measured = seconds_of(r)
@@ -194,6 +190,17 @@ def undelayed_seconds(rounds: Sequence[Round]) -> float:
         is_delayed = measured > DELAYED * expected
         seconds += expected if is_delayed else measured
     return seconds
+
+
+def at_most_wider(seconds: Mapping[int, float]) -> dict[int, float]:
+    """The seconds of each width, or those of a wider pass if they are less: a narrower pass costs
+    no more."""
+    least = math.inf
+    limited: dict[int, float] = {}
+    for width in sorted(seconds, reverse=True):
+        least = min(least, seconds[width])
+        limited[width] = least
+    return limited
 
 
 def _mean_seconds(rounds: Sequence[Round]) -> float:

@@ -295,7 +295,14 @@ def outcomes(r: Round) -> str:
     return "-".join("".join(t.outcome[0] for t in tokens) for tokens in (r.drafted, r.emitted))
 
 
-Load: TypeAlias = "Callable[[int], float]"
+Load: TypeAlias = "Callable[[int, int], float]"
+"""By how much other programs delay a pass, a factor: from the number of earlier passes, and of the
+tokens that it reads."""
+
+
+def no_load(passes: int, width: int) -> float:
+    """A quiet machine."""
+    return 1.0
 
 
 class VirtualTime:
@@ -311,18 +318,16 @@ class VirtualTime:
         return self.seconds
 
     def charge(
-        self, model: Any, seconds: float, *, first: float = 0.0, load: Load = lambda passes: 1.0
+        self, model: Any, seconds: float, *, first: float = 0.0, load: Load = no_load
     ) -> Any:
-        """Make passes of `model` take `seconds`, the first one `first` more; returns `model`.
-
-        load: a factor by which other programs delay a pass, from the number of earlier passes.
-        """
+        """Make passes of `model` take `seconds`, the first one `first` more; returns `model`."""
         extra = [first]
         passes = itertools.count()
 
-        def advance(*_: object) -> None:
-            taken = seconds * load(next(passes))
+        def advance(_: object, args: Sequence[Tensor], options: dict[str, Any]) -> None:
+            ids = args[0] if args else options["input_ids"]  # [batch, width]
+            taken = seconds * load(next(passes), ids.shape[-1])
             self.seconds += taken + (extra.pop() if extra else 0.0)
 
-        model.register_forward_pre_hook(advance)
+        model.register_forward_pre_hook(advance, with_kwargs=True)
         return model

@@ -77,7 +77,7 @@ def test_bench_counts_the_races_that_something_delayed(monkeypatch: pytest.Monke
         target = clock.charge(
             mini(12, spread=6.0),
             0.01,
-            load=lambda passes, factor=factor: factor if passes > 80 else 1.0,
+            load=lambda passes, _, factor=factor: factor if passes > 80 else 1.0,
         )
         (row,), _, _ = measured(pair_of(target), ["w1 w2 w3"], settings, 4, with_generate=False)
         delays.append(row.busy_runs)

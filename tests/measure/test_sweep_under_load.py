@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from bare_rounds import bare_rounds
 from sentences import Sentences
-from toy_models import Load, VirtualTime, mini, pair_of, relative
+from toy_models import Load, VirtualTime, mini, no_load, pair_of, relative
 
 from specviz import Settings, Trace, race
 from specviz.core.events import Event, Round, Token
@@ -57,16 +57,16 @@ def quiet() -> Recommendation:
 
 
 def sweeping(patch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
-    patch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
-
     def swept_pair(
         cost: float,
         noise: float,
         request: SweepRequest = REQUEST,
-        target_load: Load = lambda passes: 1.0,
-        draft_load: Load = lambda passes: 1.0,
+        target_load: Load = no_load,
+        draft_load: Load = no_load,
+        repeats: int = 1,
     ) -> SweepResult:
         """cost: of a draft step, in target passes. noise: how often the draft is wrong, roughly."""
+        patch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", repeats)
         clock = VirtualTime()
         patch.setattr("specviz.core.clock.time", clock)
         patch.setattr("specviz.measure.sweep.sweep.time", clock)
@@ -85,18 +85,27 @@ def sweeping(patch: pytest.MonkeyPatch) -> Callable[..., SweepResult]:
 
 def stall(passes: range, factor: float) -> Load:
     """Multiply the times of `passes` by `factor`."""
-    return lambda number: factor if number in passes else 1.0
+    return lambda number, _: factor if number in passes else 1.0
+
+
+def of_the_target_alone(load: Load) -> Load:
+    """Delay only passes over one token."""
+    return lambda number, width: load(number, width) if width == 1 else 1.0
+
+
+def of_the_other_lane(load: Load) -> Load:
+    """Delay only passes over several tokens, which judge drafts."""
+    return lambda number, width: load(number, width) if width > 1 else 1.0
 
 
 def now_and_then(share: float, factor: float) -> Load:
     """Multiply the times of about `share` of the passes by `factor`."""
     generator = random.Random(1)
-    return lambda number: factor if generator.random() < share else 1.0
+    return lambda *_: factor if generator.random() < share else 1.0
 
 
 LOADS: dict[str, dict[str, Load]] = {
     "one pass of three seconds": {"target_load": stall(range(9, 10), 300.0)},
-    "the first passes of the target": {"target_load": stall(range(40), 30.0)},
     "the first races of the target": {"target_load": stall(range(120), 20.0)},
     "the first race of the draft": {"draft_load": stall(range(60), 50.0)},
     "all of the first races": {
@@ -134,6 +143,25 @@ def test_under_load_it_recommends_nothing_that_loses(
     (advice,) = swept(1.3, 0.0, dear, **load).recommendations
     assert advice.answer in ("do not speculate", "cannot tell"), advice
     assert advice.best is None and advice.settings == ()
+
+
+def test_a_baseline_that_was_slower_than_passes_over_drafts_gives_no_answer(
+    swept: Callable[..., SweepResult],
+):
+    model = replace(REQUEST, drafters=("model",))
+    always = of_the_target_alone(stall(range(1000), 2.0))
+    (advice,) = swept(1.3, 0.0, model, target_load=always).recommendations
+    assert advice.answer == "cannot tell", advice
+
+
+def test_repeats_show_what_was_slow_when_each_prompt_ran_first(swept: Callable[..., SweepResult]):
+    model = replace(REQUEST, drafters=("model",))
+    slow = stall(range(150), 20.0)
+    (dear,) = swept(1.3, 0.0, model, target_load=slow, repeats=2).recommendations
+    assert dear.answer == "do not speculate", "both lanes' target passes were slow"
+    slow = of_the_other_lane(stall(range(240), 20.0))
+    (cheap,) = swept(0.05, 0.02, model, target_load=slow, repeats=2).recommendations
+    assert cheap.answer == "speculate", "passes over drafts were slow"
 
 
 @pytest.mark.parametrize("seconds", [1.0, 3.0, 8.0])
@@ -194,19 +222,44 @@ def test_a_race_is_cut_only_where_its_first_passes_say_that_it_would_be_long(
     assert clock.seconds > 10.0, "or nothing was delayed"
 
 
-def figures_of(key: str, question: int, unit: float, step: float | None = None) -> RaceFigures:
-    """The figures of a race. unit, step: times of its passes and draft steps, in seconds."""
+@pytest.fixture(scope="module")
+def figures_of() -> Callable[..., RaceFigures]:
+    """A function that returns the figures of a race with these times, in seconds."""
     pair = pair_of(mini(VOCAB))
     trace = raced(pair, "w1 w2 w3", replace(BASE, drafter="ngram", max_new_tokens=4))
-    return replace(race_figures(key, question, trace), unit=unit, step=step, doubted=False)
+
+    def figures(
+        key: str, question: int, passes: dict[int, float], step: float | None = None
+    ) -> RaceFigures:
+        known = race_figures(key, question, trace)
+        return replace(known, passes=passes, step=step, doubted=False)
+
+    return figures
 
 
-def test_a_race_that_was_far_slower_than_the_quietest_one_was_delayed():
-    runs = [figures_of("model g4", 0, unit) for unit in (1.0, 1.4, 1.6)]
-    runs += [figures_of("model g4", 1, unit) for unit in (1.9, 2.1)]
-    runs += [figures_of("model g2", 1, 1.9, step) for step in (0.1, 0.19, 0.21)]
+def test_a_race_that_was_far_slower_than_the_quietest_one_was_delayed(
+    figures_of: Callable[..., RaceFigures],
+):
+    runs = [figures_of("model g4", 0, {1: seconds}) for seconds in (1.0, 1.4, 1.6)]
+    runs += [figures_of("model g4", 1, {1: seconds}) for seconds in (1.9, 2.1)]
+    runs += [figures_of("model g2", 1, {1: 1.9}, step) for step in (0.1, 0.19, 0.21)]
     assert busy_runs(runs) == {2, 4, 7}
     assert busy_runs([replace(run, doubted=True) for run in runs[:2]]) == {0, 1}
+
+
+def test_a_race_was_delayed_if_either_lane_was(figures_of: Callable[..., RaceFigures]):
+    runs = [figures_of("model g4", 0, {1: 1.0, 5: wide}) for wide in (1.5, 2.2, 2.3)]
+    runs += [figures_of("model g4", 1, {1: 1.0, 5: wide}) for wide in (2.9, 3.1)]
+    assert busy_runs(runs) == {2, 4}
+    alone = [figures_of("model g4", 0, {1: narrow, 5: 1.0}) for narrow in (1.4, 1.6)]
+    assert busy_runs(alone) == {1}, "a pass over one token takes no longer than one over five"
+
+
+def test_passes_are_compared_where_a_race_has_three_of_their_width():
+    pair = pair_of(mini(VOCAB, spread=6.0), mini(VOCAB, spread=6.0))
+    for tokens, widths in ((15, {1, 5}), (14, {1})):
+        trace = raced(pair, "w1 w2 w3", replace(BASE, gamma=4, max_new_tokens=tokens))
+        assert race_figures("model g4 fixed t0", 0, trace).passes.keys() == widths
 
 
 def test_a_delayed_round_counts_as_usual():
@@ -234,7 +287,7 @@ def test_one_row_was_and_two_rows_were(swept: Callable[..., SweepResult], senten
     def doubt_of(gammas: tuple[int, ...]) -> str:
         few = replace(REQUEST, drafters=("model",), gammas=gammas, seconds=1.0)
         few = replace(few, base=replace(BASE, max_new_tokens=8))
-        slow: dict[str, Load] = {"target_load": lambda _: 1.5, "draft_load": lambda _: 1.5}
+        slow: dict[str, Load] = {"target_load": lambda *_: 1.5, "draft_load": lambda *_: 1.5}
         advice: Recommendation = swept(0.05, 0.02, few, **slow).recommendations[0]
         return advice.doubt
 
