@@ -170,7 +170,9 @@ class HeadTraining:
     def _new_head(self, rows: np.ndarray) -> Head:
         """An untrained head for the most frequent tokens of the text."""
         vocab = logit_width(self.target)
-        written = rows[:, 0][rows[:, 1].astype(bool)]
+        ids = rows[:, 0]
+        is_written = rows[:, 1].astype(bool)
+        written = ids[is_written]
         targets = frequent_tokens(written, vocab, min(self.args.head_tokens, vocab))
         share = np.isin(written, targets.numpy()).mean()
         print(
@@ -227,7 +229,8 @@ class HeadTraining:
             )
             pieces.append(written)
         rows: np.ndarray = np.concatenate(pieces)
-        rows = rows[rows[:, 1].sum(1) > 1]
+        written_tokens = rows[:, 1].sum(1)  # of each row
+        rows = rows[written_tokens > 1]
         if len(rows) < 4:
             raise SpecvizError(f"only {len(rows)} texts were written: increase --written-tokens.")
         return rows
@@ -282,8 +285,9 @@ def shown(acceptance: dict[str, list[float]]) -> str:
 
 def numbered(rows: np.ndarray) -> np.ndarray:
     """Add a third plane to marked rows, filled with the row's number: [rows, 3, width]."""
-    numbers_of = np.arange(len(rows), dtype=rows.dtype)[:, None, None]
-    plane = np.broadcast_to(numbers_of, (len(rows), 1, rows.shape[2]))
+    count, _, width = rows.shape
+    numbers = np.arange(count, dtype=rows.dtype).reshape(count, 1, 1)
+    plane = np.broadcast_to(numbers, (count, 1, width))
     return np.concatenate([rows, plane], 1)
 
 

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 from ..core.model_facts import text_config
 from ..core.truncated import watched_model
 from ..files.checksums import write_checksums
-from ..sides.heads.eagle import Head
+from ..sides.heads.eagle import Head, HeadConfig
 from ..sides.heads.untrained import SAVED_FIELDS
 from .files import save_array, whole_folder
 
@@ -59,22 +59,25 @@ class ChainLoss:
 
     def __call__(self, head: Head, rows: Tensor) -> Tensor:
         total = torch.zeros((), device=rows.device)
-        weights = 0.0
-        for step, (hidden, labels) in enumerate(_chains(head, rows, self._read, self._steps)):
+        total_weight = 0.0
+        chains = _chains(head, rows, self._read, self._steps)
+        for step, (hidden, labels) in enumerate(chains):
             if not len(hidden):
                 break
             # Logits are large: they are not kept for the gradient but computed again.
             kl = checkpoint(self._kl, head, hidden, labels, use_reentrant=False)
-            total = total + STEP_WEIGHT**step * kl
-            weights += STEP_WEIGHT**step
-        return total / max(weights, 1e-9)
+            weight = STEP_WEIGHT**step
+            total = total + weight * kl
+            total_weight += weight
+        return total / max(total_weight, 1e-9)
 
     def _kl(self, head: Head, hidden: Tensor, labels: Tensor) -> Tensor:
         """The mean KL at n positions. hidden: outputs of the head, [n, width]. labels: the
         target's final states, [n, width]."""
         with torch.autocast(hidden.device.type, dtype=torch.bfloat16):
             log_q = head.logits(hidden).log_softmax(-1)
-        log_p = (labels @ self._labels_head.T).float().log_softmax(-1)
+        target_logits = labels @ self._labels_head.T
+        log_p = target_logits.float().log_softmax(-1)
         return nn.functional.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
 
@@ -111,10 +114,15 @@ class KeptStates:
         self._reader = reader
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        lengths = [int(row[1].nonzero()[0].max()) + 1 for row in rows]
-        needed_bytes = 2 * sum(lengths) * (reader.width + reader.final)
+        tokens = 0
+        for row in rows:
+            last_marked = int(row[1].nonzero()[0].max())
+            tokens += last_marked + 1
+        values_per_token = reader.width + reader.final
+        needed_bytes = 2 * tokens * values_per_token
         has_room = shutil.disk_usage(folder).free > 2 * needed_bytes
-        self._keeps = any(folder.iterdir()) or has_room
+        has_files = any(folder.iterdir())
+        self._keeps = has_files or has_room
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if not self._keeps:
@@ -132,7 +140,8 @@ class KeptStates:
         reads the row if there is no file of it."""
         path = self._folder / f"{int(row[2, 0])}.npy"
         if not path.exists():
-            states = torch.cat(self._reader(row[None]), -1)[0]
+            both_kinds = self._reader(row[None])
+            states = torch.cat(both_kinds, -1)[0]
             bits = states.cpu().view(torch.int16)  # NumPy has no bf16
             save_array(path, bits.numpy())
         saved_bits = torch.from_numpy(np.load(path))
@@ -143,15 +152,20 @@ def _chains(head: Head, rows: Tensor, read: Reads, steps: int) -> Iterator[tuple
     """For each step of the chains on `rows`: the head's outputs and the target's final states at
     the predictions that count, [positions, width] each."""
     # After the last token that counts, rows are padding.
-    length = int(rows[:, 1].any(0).nonzero().max()) + 1
+    is_marked = rows[:, 1].any(0)
+    length = int(is_marked.nonzero().max()) + 1
     rows = rows[..., :length]
+    ids = rows[:, 0]
+    marks = rows[:, 1]
     states, last = read(rows)
-    for step, hidden in enumerate(chain_outputs(head, rows[:, 0], states, steps)):
-        # The output at position i of this step predicts token i + 2 + step.
-        counted = rows[:, 1, 2 + step :].bool()
+    for step, hidden in enumerate(chain_outputs(head, ids, states, steps)):
+        # The output at position i of this step predicts token i + 2 + step, which the target's
+        # state before this token predicts too.
+        first_label = 1 + step
+        counted = marks[:, first_label + 1 :].bool()
         n = counted.shape[1]
         outputs = hidden[:, :n]
-        labels = last[:, 1 + step : 1 + step + n]
+        labels = last[:, first_label : first_label + n]
         yield outputs[counted], labels[counted]
 
 
@@ -193,20 +207,31 @@ def _attended(q: Tensor, past: list[tuple[Tensor, Tensor]]) -> Tensor:
     first_scores = (q @ first_keys.transpose(-1, -2)) * scale
     scores = [first_scores.masked_fill(~causal, -torch.inf)]  # [rows, heads, n, n]
     for keys, _ in chain:
-        scores.append((q * keys).sum(-1, keepdim=True) * scale)  # [rows, heads, n, 1]
-    weights = torch.cat(scores, -1).float().softmax(-1).to(q.dtype)
+        dot_products = (q * keys).sum(-1, keepdim=True)
+        scores.append(dot_products * scale)  # [rows, heads, n, 1]
+    all_scores = torch.cat(scores, -1)
+    weights = all_scores.float().softmax(-1).to(q.dtype)
     output = weights[..., :n] @ first_values
-    for i, (_, values) in enumerate(chain):
-        output = output + weights[..., n + i : n + i + 1] * values
+    for column, (_, values) in enumerate(chain, n):
+        weight = weights[..., column : column + 1]
+        output = output + weight * values
     return output
 
 
 def save_head(head: Head, folder: Path) -> None:
     """Save a head to `folder` in the published EAGLE-3 format: config, bf16 weights, checksums."""
-    config = head.config
+    config_text = json.dumps(_saved_config(head.config), indent=2, sort_keys=True) + "\n"
+    weights = _saved_weights(head)
+    with whole_folder(folder) as partial:
+        save_file(weights, partial / "model.safetensors", metadata={"format": "pt"})
+        (partial / "config.json").write_text(config_text)
+    write_checksums(folder)
+
+
+def _saved_config(config: HeadConfig) -> dict[str, Any]:
     layer = config.layer
     layer_values = {name: getattr(layer, name) for name in SAVED_FIELDS}
-    values: dict[str, Any] = {
+    return {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
         **layer_values,
@@ -220,18 +245,21 @@ def save_head(head: Head, folder: Path) -> None:
             "use_aux_hidden_state": True,
         },
     }
+
+
+def _saved_weights(head: Head) -> dict[str, Tensor]:
+    """The weights in bf16, and two tables: `d2t` from drafted ids to the target's, `t2d` of marks
+    at the ids that can be drafted."""
     weights = {}
     for name, value in head.state_dict().items():
-        weights[name] = value.detach().cpu()
-        if name != "d2t":  # a table of ids
-            weights[name] = weights[name].to(torch.bfloat16)
-    drafted = torch.zeros(layer.vocab_size, dtype=torch.bool)
-    drafted[head.targets.cpu()] = True
-    with whole_folder(folder) as partial:
-        file = partial / "model.safetensors"
-        save_file({**weights, "t2d": drafted}, file, metadata={"format": "pt"})
-        (partial / "config.json").write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
-    write_checksums(folder)
+        weight = value.detach().cpu()
+        if name != "d2t":
+            weight = weight.to(torch.bfloat16)
+        weights[name] = weight
+    is_drafted = torch.zeros(head.config.layer.vocab_size, dtype=torch.bool)
+    is_drafted[head.targets.cpu()] = True
+    weights["t2d"] = is_drafted
+    return weights
 
 
 @torch.no_grad()
@@ -249,16 +277,23 @@ def chain_acceptance(
     totals = [0.0] * steps
     counts = [0] * steps
     for row in rows:
-        chain = torch.from_numpy(row[None].astype(np.int64)).to(table.device)
-        for step, (hidden, labels) in enumerate(_chains(head, chain, read, steps)):
-            target_logits = (labels @ table.T.to(labels.dtype)).float()
+        ids = row[None].astype(np.int64)
+        batch = torch.from_numpy(ids).to(table.device)
+        for step, (hidden, labels) in enumerate(_chains(head, batch, read, steps)):
+            target_logits = labels @ table.T.to(labels.dtype)
             head_logits = head.logits(hidden.float())
-            if temperature == 0:
-                accepted = head.targets[head_logits.argmax(-1)] == target_logits.argmax(-1)
-            else:
-                p = (target_logits / temperature).softmax(-1)
-                q = (head_logits / temperature).softmax(-1)
-                accepted = torch.minimum(p[:, head.targets], q)
+            accepted = _accepted(head, target_logits.float(), head_logits, temperature)
             totals[step] += accepted.sum().item()
             counts[step] += len(hidden)
     return [total / max(1, count) for total, count in zip(totals, counts, strict=True)]
+
+
+def _accepted(head: Head, target_logits: Tensor, head_logits: Tensor, temperature: float) -> Tensor:
+    """Numbers whose sum is the sum of the acceptance at n positions. target_logits: [n, vocab];
+    head_logits: [n, draft_vocab]."""
+    if temperature == 0:
+        drafted_ids = head.targets[head_logits.argmax(-1)]
+        return drafted_ids == target_logits.argmax(-1)
+    p = (target_logits / temperature).softmax(-1)
+    q = (head_logits / temperature).softmax(-1)
+    return torch.minimum(p[:, head.targets], q)

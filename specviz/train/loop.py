@@ -123,7 +123,8 @@ def train(
                 if report:
                     tqdm.write(f"step {spent.step}: {report(model)}", file=sys.stderr)
                 saved = time.monotonic()
-            if options.args.stop_after and spent.step - started_at >= options.args.stop_after:
+            steps_now = spent.step - started_at
+            if options.args.stop_after and steps_now >= options.args.stop_after:
                 break
     _save(model, optimizers, spent, options.checkpoint)
     return spent
@@ -163,11 +164,13 @@ def _step(
     """Make one update; returns the mean loss and the number of tokens."""
     length = options.schedule.length
     rows = max(1, options.args.batch_tokens // length)
+    rows_per_part = max(1, options.args.micro_tokens // length)
     ids = batches(spent.tokens, rows).to(model.device)
-    parts = ids.split(max(1, options.args.micro_tokens // length))
+    parts = ids.split(rows_per_part)
     value = 0.0
     for part in parts:
-        share_of_tokens = float(part[:, 1].sum() / ids[:, 1].sum())
+        counted = part[:, 1].sum()
+        share_of_tokens = float(counted / ids[:, 1].sum())
         part_loss = loss(model, part) * share_of_tokens
         part_loss.backward()
         value += part_loss.item()
@@ -183,7 +186,8 @@ def _step(
             group["lr"] = group["peak"] * factor
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-    return value, len(ids) * (ids.shape[-1] - 1)
+    predicted_per_row = ids.shape[-1] - 1
+    return value, len(ids) * predicted_per_row
 
 
 def _show(bar: Any, share: float, value: float, rate: float, spent: TrainingProgress) -> None:

@@ -48,7 +48,9 @@ def acceptance(
     target_logits = _logits(target, ids, vocab).float()
     draft_logits = _logits(draft, ids, vocab).float().to(target_logits.device)
     if temperature == 0:
-        return (target_logits.argmax(-1) == draft_logits.argmax(-1)).float()
+        target_ids = target_logits.argmax(-1)
+        draft_ids = draft_logits.argmax(-1)
+        return (target_ids == draft_ids).float()
     p = (target_logits / temperature).softmax(-1)
     q = (draft_logits / temperature).softmax(-1)
     return torch.minimum(p, q).sum(-1)
@@ -76,9 +78,10 @@ def text_alphas(
     """
     alphas: list[float] = []
     for first in range(0, len(texts), ROWS):
-        part = slice(first, first + ROWS)
-        width = max(map(len, texts[part]))
-        rows = marked_rows(prompts[part], texts[part], width, pad=0)
+        part_texts = texts[first : first + ROWS]
+        part_prompts = prompts[first : first + ROWS]
+        width = max(map(len, part_texts))
+        rows = marked_rows(part_prompts, part_texts, width, pad=0)
         batch = torch.from_numpy(rows).long().to(target.device)
         ids, counted = inputs_and_labels(batch)
         accepted = acceptance(target, draft, ids, temperature=temperature, vocab=vocab)

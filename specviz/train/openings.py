@@ -95,7 +95,8 @@ def _split(prompts: list[list[int]], seed: int) -> tuple[list[list[int]], list[l
 
 def in_turn(prompts: Sequence[list[int]], chunk: int, rows: int) -> list[list[int]]:
     """The prompts of one chunk of text: the next ones, beginning again after the last."""
-    return [prompts[i % len(prompts)] for i in range(chunk * rows, (chunk + 1) * rows)]
+    first = chunk * rows
+    return [prompts[number % len(prompts)] for number in range(first, first + rows)]
 
 
 QUESTION_TOKENS = 96
@@ -178,9 +179,13 @@ class Openings:
             question = text[len(before) :]
             is_finished = len(question) > 3 and question[-1] in writing.ends
             prompt = [*before, *question[:-1], *after]
-            if is_finished and len(prompt) <= self._max_tokens:
+            fits = len(prompt) <= self._max_tokens
+            if is_finished and fits:
                 prompts.append(prompt)
-        return prompts or [[*before, *after]]
+        if not prompts:
+            empty_question = [*before, *after]
+            return [empty_question]
+        return prompts
 
     def _task(self, draws: np.random.Generator) -> list[int]:
         task = str(draws.choice(list(TASKS)))
@@ -191,10 +196,12 @@ class Openings:
     def _passage(self, draws: np.random.Generator) -> str:
         book = self._book(draws)
         shortest, longest = PASSAGE
-        passages = [part for part in book.split("\n\n") if shortest <= len(part) <= longest]
+        paragraphs = book.split("\n\n")
+        passages = [text for text in paragraphs if shortest <= len(text) <= longest]
         passage = book[:longest]
         if passages:
-            passage = passages[int(draws.integers(len(passages)))]
+            index = int(draws.integers(len(passages)))
+            passage = passages[index]
         return " ".join(passage.split())
 
     def _opening(self, draws: np.random.Generator) -> list[int]:
@@ -206,13 +213,17 @@ class Openings:
         return self._pair.text_ids(excerpt)[:OPENING]
 
     def _book(self, draws: np.random.Generator) -> str:
-        return self._books[int(draws.integers(len(self._books)))]
+        index = int(draws.integers(len(self._books)))
+        return self._books[index]
 
 
 def read_books(folder: Path) -> list[str]:
     """The texts of a folder. Raises `SpecvizError` if there are none."""
-    texts = (path.read_text(encoding="utf-8-sig") for path in sorted(folder.glob("*.txt")))
-    books = [text for text in texts if text.strip()]
+    books = []
+    for path in sorted(folder.glob("*.txt")):
+        text = path.read_text(encoding="utf-8-sig")
+        if text.strip():
+            books.append(text)
     if not books:
         raise SpecvizError(
             f"{str(folder)!r} has no .txt books: pass a folder of books as --corpus."

@@ -73,10 +73,11 @@ def write(
     """
     width = max(map(len, prompts))
     ids = torch.full((len(prompts), width), writing.pad)
+    is_filled = torch.zeros((len(prompts), width), dtype=torch.long)
     for row, prompt in enumerate(prompts):
-        ids[row, width - len(prompt) :] = torch.tensor(prompt)
-    lengths = torch.tensor([len(prompt) for prompt in prompts])
-    filled = (width - lengths)[:, None] <= torch.arange(width)  # [prompts, width]
+        begin = width - len(prompt)
+        ids[row, begin:] = torch.tensor(prompt)
+        is_filled[row, begin:] = 1
     forked = []
     if model.device.type == "cuda":
         forked = [model.device]
@@ -84,12 +85,14 @@ def write(
         torch.manual_seed(seed)
         output = model.generate(
             ids.to(model.device),
-            attention_mask=filled.long().to(model.device),
+            attention_mask=is_filled.to(model.device),
             generation_config=writing.config(temperature),
         )
+    continuations = output[:, width:].tolist()
     texts = []
-    for prompt, row in zip(prompts, output[:, width:].tolist(), strict=True):
-        texts.append([*prompt, *_up_to_end(row, writing.ends)])
+    for prompt, continuation in zip(prompts, continuations, strict=True):
+        written = _up_to_end(continuation, writing.ends)
+        texts.append([*prompt, *written])
     return texts
 
 
@@ -134,7 +137,8 @@ def inputs_and_labels(batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     counted = batch[:, 1, 1:].bool()
     length = 1
     if counted.any():
-        length = int(counted.any(0).nonzero().max()) + 1
+        counted_columns = counted.any(0).nonzero()
+        length = int(counted_columns.max()) + 1
     return ids[:, :length], counted[:, :length]
 
 

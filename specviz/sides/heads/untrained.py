@@ -26,24 +26,34 @@ def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
     through `fc` unchanged.
     """
     config = text_config(target)
-    fields = {name: getattr(config, name) for name in SAVED_FIELDS if hasattr(config, name)}
-    fields["rope_parameters"] = config.rope_parameters
-    fields["num_hidden_layers"] = 1
-    fields["attention_bias"] = False
-    fields["hidden_act"] = "silu"
-    layer = LlamaConfig(**fields, dtype="float32")
+    layer = _layer_config(config)
     width = layer.hidden_size
     head = Head(HeadConfig(layer, width, layers, len(targets)))
-    head.embedding = target.get_input_embeddings().weight.detach().float()
+    embedding = target.get_input_embeddings().weight.detach()
+    head.embedding = embedding.float()
     head.d2t.copy_(targets - torch.arange(len(targets)))
+    output_weight = target.get_output_embeddings().weight
     with torch.no_grad():
         head.fc.weight.zero_()
         head.fc.weight[:, -width:] = torch.eye(width)
         head.norm.weight.copy_(target.model.norm.weight)
-        head.lm_head.weight.copy_(target.get_output_embeddings().weight[targets])
+        head.lm_head.weight.copy_(output_weight[targets])
         if config.model_type in SAME_LAYER:
             _inherit_layer(head, target.model.layers[-1])
     return head
+
+
+def _layer_config(config: Any) -> LlamaConfig:
+    """The config of a head's layer on a target with this config."""
+    fields = {}
+    for name in SAVED_FIELDS:
+        if hasattr(config, name):
+            fields[name] = getattr(config, name)
+    fields["rope_parameters"] = config.rope_parameters
+    fields["num_hidden_layers"] = 1
+    fields["attention_bias"] = False
+    fields["hidden_act"] = "silu"
+    return LlamaConfig(**fields, dtype="float32")
 
 
 def _inherit_layer(head: Head, last: Any) -> None:
@@ -53,10 +63,13 @@ def _inherit_layer(head: Head, last: Any) -> None:
     layer = head.midlayer
     for name in ("q_proj", "k_proj", "v_proj"):
         weight = getattr(layer.self_attn, name).weight
+        last_weight = getattr(last.self_attn, name).weight
         weight[:, :width].mul_(0.1)
-        weight[:, width:] = getattr(last.self_attn, name).weight
+        weight[:, width:] = last_weight
     layer.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
     for name in ("gate_proj", "up_proj", "down_proj"):
-        getattr(layer.mlp, name).weight.copy_(getattr(last.mlp, name).weight)
+        weight = getattr(layer.mlp, name).weight
+        last_weight = getattr(last.mlp, name).weight
+        weight.copy_(last_weight)
     layer.hidden_norm.weight.copy_(last.input_layernorm.weight)
     layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
