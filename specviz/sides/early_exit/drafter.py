@@ -91,7 +91,8 @@ def best_exit(model: Any, vocab: int) -> EarlyExit:
     """
     by_vocab = _best_exits.setdefault(model, {})
     if vocab not in by_vocab:
-        by_vocab[vocab] = max(measured_exits(model, vocab), key=lambda early: early.speedup)
+        exits = measured_exits(model, vocab)
+        by_vocab[vocab] = max(exits, key=lambda early: early.speedup)
     return by_vocab[vocab]
 
 
@@ -124,15 +125,19 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
 def _depths(layers: int) -> list[int]:
     """Every depth from 1 to layers - 1, or at most `MAX_DEPTHS`, evenly spread."""
     count = min(layers - 1, MAX_DEPTHS)
+    span = layers - 2  # from depth 1 to the deepest
+    intervals = max(1, count - 1)
     depths = set()
     for index in range(count):
-        depths.add(1 + round(index * (layers - 2) / max(1, count - 1)))
+        beyond_first = round(index * span / intervals)
+        depths.add(1 + beyond_first)
     return sorted(depths)
 
 
 def _softmax(model: Any, vocab: int, ids: Tensor, layers: int | None = None) -> Tensor:
     """The distribution after each of `ids` [n], at temperature 1: fp32 [n, vocab]."""
-    logits = make_engine(model, vocab).forward(ids, keep=len(ids), layers=layers)
+    engine = make_engine(model, vocab)
+    logits = engine.forward(ids, keep=len(ids), layers=layers)
     return torch.softmax(logits, -1)
 
 
@@ -148,7 +153,8 @@ def _own_text(model: Any, vocab: int) -> Tensor:
     for u in uniforms(length - 1, generator):
         logits = engine.forward(ids[-1], keep=1)
         p = torch.softmax(logits, -1)
-        next_id = draw(p, u.unsqueeze(0).to(p.device))
+        uniform = u.unsqueeze(0).to(p.device)
+        next_id = draw(p, uniform)
         ids.append(next_id.to(engine.device))
     return torch.cat(ids)
 
@@ -157,6 +163,8 @@ def described_exit(pair: Pair, engine: str, layers: int) -> dict[str, Any]:
     """The description, for a header, of the layers that draft. engine: the name of the engine that
     runs them."""
     description = described(pair.target, engine, context_length(pair.target))
-    description["name"] = f"{description['name']}, layers 1 to {layers}"
-    description["parameters"] = parameter_count(truncated_model(pair.target, layers))
+    target_name = description["name"]
+    first_layers = truncated_model(pair.target, layers)
+    description["name"] = f"{target_name}, layers 1 to {layers}"
+    description["parameters"] = parameter_count(first_layers)
     return description

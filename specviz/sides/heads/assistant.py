@@ -91,9 +91,11 @@ class AssistantEngine(StateReader):
         with memory_limited():
             embedded = self._assistant.embedding(ids[None])  # [1, 1, width]
             state = self._state[None].to(embedded)
+            inputs = torch.cat([embedded, state], -1)
+            position = torch.tensor([[self._read]], device=self.device)
             output = self._assistant.model(
-                inputs_embeds=torch.cat([embedded, state], -1).to(self.device),
-                position_ids=torch.tensor([[self._read]], device=self.device),
+                inputs_embeds=inputs.to(self.device),
+                position_ids=position,
                 shared_kv_states=self._target.shared_keys(),
             )
         self._drafted += 1

@@ -18,6 +18,8 @@ def is_head_config(values: dict[str, Any]) -> bool:
 
 def is_eagle(values: dict[str, Any]) -> bool:
     """Whether this is the config of an EAGLE-3 head."""
-    names = [values.get("speculators_model_type"), *(values.get("architectures") or [])]
-    has_one_layer = "draft_vocab_size" in values and values.get("num_hidden_layers") == 1
-    return has_one_layer or any("eagle3" in str(name).lower() for name in names)
+    if "draft_vocab_size" in values and values.get("num_hidden_layers") == 1:
+        return True
+    architectures = values.get("architectures") or []
+    names = [values.get("speculators_model_type"), *architectures]
+    return any("eagle3" in str(name).lower() for name in names)

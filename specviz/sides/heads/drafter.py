@@ -69,7 +69,8 @@ class HeadDrafter(Drafter):
         # The head read the drafts with its own states.
         self.engine.rollback(min(self.engine.length, self._received + 1))
         # The target's last pass began where the head's states end.
-        self.engine.receive(self._target.states[: length - self._received])
+        new_states = self._target.states[: length - self._received]
+        self.engine.receive(new_states)
         self._received = length
 
     def step_cost(self) -> float:
@@ -101,8 +102,9 @@ class NgramHeadDrafter(HeadDrafter):
             return super().draft(ids, math.ceil(count / SHARE))
         self._size = size
         self._begin = len(ids)
-        copies = min(count, max(2, math.ceil(2 * expected)))
-        return Draft.certain(self._index.copied(start, copies), self._run)
+        wanted = max(2, math.ceil(2 * expected))
+        copy = self._index.copied(start, min(count, wanted))
+        return Draft.certain(copy, self._run)
 
     def rollback(self, length: int) -> None:
         super().rollback(length)

@@ -99,10 +99,12 @@ class MtpEngine(StateReader):
         super().prefill(ids, states)
         for layer in range(1, self._layers):
             sure = max(0, len(self._ids) - layer)
-            known, self._waiting[layer] = self._waiting[layer].tensor_split([sure])
+            known, waiting = self._waiting[layer].tensor_split([sure])
+            self._waiting[layer] = waiting
             self._begin[layer] = len(known)
             if len(known):
-                self._pass_on(layer, self._read(layer, known))
+                outputs = self._read(layer, known)
+                self._pass_on(layer, outputs)
 
     @torch.inference_mode()
     def forward(
@@ -118,14 +120,16 @@ class MtpEngine(StateReader):
     def rollback(self, length: int) -> None:
         known = length - 1  # tokens from 1 on that stay, so layer d is sure of known - d positions
         for layer, cached in enumerate(self._cache.layers):
-            sure = min(max(0, known - layer), cached.get_seq_length())
+            cached_length = cached.get_seq_length()
+            sure = min(max(0, known - layer), cached_length)
             if cached.is_initialized:
-                cached.crop(sure - cached.get_seq_length())  # by 0, too: it trims windows
+                cached.crop(sure - cached_length)  # by 0, too: it trims windows
             queued_end = sure  # the first layer reads the target's states, which do not wait
             if layer > 0:
                 queued_end = max(0, known - layer + 1)
             begin = self._begin[layer]
-            self._waiting[layer] = self._waiting[layer][sure - begin : queued_end - begin]
+            waiting = self._waiting[layer]
+            self._waiting[layer] = waiting[sure - begin : queued_end - begin]
             self._begin[layer] = sure
         self._ids = self._ids[:known]
 
@@ -148,13 +152,16 @@ class MtpEngine(StateReader):
 
     def _pass_on(self, layer: int, outputs: Tensor) -> None:
         """Queue a layer's outputs for the next layer, if there is one."""
-        if layer + 1 < self._layers:
-            self._waiting[layer + 1] = torch.cat([self._waiting[layer + 1], outputs])
+        next_layer = layer + 1
+        if next_layer < self._layers:
+            waiting = self._waiting[next_layer]
+            self._waiting[next_layer] = torch.cat([waiting, outputs])
 
     def _read(self, layer: int, states: Tensor) -> Tensor:
         """The outputs [n, width] of one layer for states [n, width] from the end of its cache
         on."""
-        begin = self._cache.layers[layer].get_seq_length() + layer
+        cached_length = self._cache.layers[layer].get_seq_length()
+        begin = cached_length + layer
         positions = torch.arange(begin, begin + len(states), device=self.device)
         outputs: Tensor = self._model.forward_layer(
             layer,
@@ -198,11 +205,14 @@ def read_mtp(target: ModelMetadata) -> HeadMetadata:
             f"{transformers.__version__} can run (it drops them for many types of models and from "
             f"quantized weights): name a draft or a head instead of '{OWN_LAYERS}'."
         )
-    names = type(model).get_mtp_weights_regex(target.model)
-    if target.source.folder and not any(map(names.search, folder_weights(target.source))):
-        raise PairError(_lacking_sentence(shown))
-    parameters = sum(p.numel() for p in own_parameters(model))
-    need = MemoryNeed(parameters, 0, configured_caches(model.config).layers)
+    pattern = type(model).get_mtp_weights_regex(target.model)
+    if target.source.folder:
+        weight_names = folder_weights(target.source)
+        if not any(map(pattern.search, weight_names)):
+            raise PairError(_lacking_sentence(shown))
+    parameters = sum(parameter.numel() for parameter in own_parameters(model))
+    caches = configured_caches(model.config)
+    need = MemoryNeed(parameters, 0, caches.layers)
     return HeadMetadata(target.source, model, need, partial(_load_mtp, target.source))
 
 

@@ -30,4 +30,5 @@ class NgramDrafter(Drafter):
         size, start = self._index.match()
         if size == 0:
             return None
-        return Draft.certain(self._index.copied(start, count), self._run)
+        copy = self._index.copied(start, count)
+        return Draft.certain(copy, self._run)

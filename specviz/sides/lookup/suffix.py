@@ -56,6 +56,11 @@ class Followers(NamedTuple):
     likeliest: int
 
     @property
+    def likeliest_id(self) -> int:
+        """The most frequent id."""
+        return self.ids[self.likeliest]
+
+    @property
     def shares(self) -> list[float]:
         """The share of each id."""
         return [count / self.total for count in self.counts]
@@ -111,15 +116,22 @@ class SuffixIndex:
     def after(self, context: Context, token_id: int) -> Context:
         """The longest run at the end of `context` and `token_id` that had a follower; if there is
         none, the empty run, which all ids follow."""
-        ends = [self._followers(run)[token_id] for run in (ROOT, *context)]
+        ends = []
+        for run in (ROOT, *context):
+            followers = self._followers(run)
+            ends.append(followers[token_id])
         return self._followed(ends)
 
     def followers(self, context: Context) -> Followers:
         """The followers of a run that `context` or `after` returned."""
         run = context[-1] if context else ROOT
         nodes = self._followers(run)
-        counts = [self._count[node] for node in nodes.values()]
-        ranks = [(self._count[node], self._latest[node]) for node in nodes.values()]
+        counts = []
+        ranks = []
+        for node in nodes.values():
+            count = self._count[node]
+            counts.append(count)
+            ranks.append((count, self._latest[node]))
         return Followers(
             ids=list(nodes),
             counts=counts,
@@ -139,9 +151,11 @@ class SuffixIndex:
         """The nodes of the runs longer by an id, by that id."""
         nodes = self._next[run]
         position = self._latest[run]
-        is_leaf = not nodes and self._count[run] == 1 and position < self.size
-        if is_leaf and self._ids[position] != SEPARATOR:
-            self._add(run, self._ids[position], position + 1)
+        is_leaf = not nodes and self._count[run] == 1
+        if is_leaf and position < self.size:
+            follower = self._ids[position]
+            if follower != SEPARATOR:
+                self._add(run, follower, position + 1)
         return nodes
 
     def _add(self, run: int, token_id: int, position: int) -> None:
@@ -165,7 +179,8 @@ class SuffixDrafter(Drafter):
         self._before = self._index.size  # ids of earlier texts and between them
 
     def draft(self, ids: Sequence[int], count: int) -> Draft | None:
-        self._index.extend(ids[self._index.size - self._before :])
+        known = self._index.size - self._before  # ids of this text
+        self._index.extend(ids[known:])
         confident = self._confident(count)
         if not confident:
             return None
@@ -175,9 +190,9 @@ class SuffixDrafter(Drafter):
 
     def _likeliest_draft(self, followers: list[Followers]) -> Draft:
         run = self._run
-        draft = Draft.certain([step.ids[step.likeliest] for step in followers], run)
+        likeliest_ids = [step.likeliest_id for step in followers]
         return replace(
-            draft,
+            Draft.certain(likeliest_ids, run),
             step_logits=_Shares(followers, run.vocab, run.device),
             seen=[step.total for step in followers],
         )
@@ -210,7 +225,7 @@ class SuffixDrafter(Drafter):
             if chance < MIN_CHANCE:
                 break
             confident.append(followers)
-            context = self._index.after(context, followers.ids[followers.likeliest])
+            context = self._index.after(context, followers.likeliest_id)
         return confident
 
     def _drawn(self, count: int) -> tuple[list[int], list[Followers]]:

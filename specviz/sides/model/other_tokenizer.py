@@ -36,12 +36,7 @@ class DraftText:
     def __init__(self, pair: Pair, shared: SharedTokens, prompt: Sequence[int]) -> None:
         self._shared = shared
         self._read = len(prompt)  # ids of the target that are translated already
-        text = pair.tokenizer.decode(list(prompt), skip_special_tokens=True)
-        self.ids: list[int] = []
-        if text:
-            tokenizer = pair.draft_tokenizer or pair.tokenizer
-            encoded = tokenizer(text)["input_ids"]
-            self.ids = [token_id for token_id in encoded if token_id < pair.draft_vocab]
+        self.ids = _draft_ids(pair, prompt)
         if not self.ids:
             bos_id = getattr(pair.draft_tokenizer, "bos_token_id", None)
             self.ids.append(bos_id or 0)
@@ -84,14 +79,25 @@ class DraftText:
         runs: list[bytes | int] = []
         for token_id in ids:
             text = self._shared.target.texts.get(token_id)
-            special_id = self._shared.to_draft.get(token_id)
-            if text is not None and runs and isinstance(runs[-1], bytes):
+            if text is None:
+                special_id = self._shared.to_draft.get(token_id)
+                if special_id is not None:
+                    runs.append(special_id)
+            elif runs and isinstance(runs[-1], bytes):
                 runs[-1] += text
-            elif text is not None:
+            else:
                 runs.append(text)
-            elif special_id is not None:
-                runs.append(special_id)
         return runs
+
+
+def _draft_ids(pair: Pair, prompt: Sequence[int]) -> list[int]:
+    """The draft's ids for the text of a prompt; none for an empty text."""
+    text = pair.tokenizer.decode(list(prompt), skip_special_tokens=True)
+    if not text:
+        return []
+    tokenizer = pair.draft_tokenizer or pair.tokenizer
+    encoded = tokenizer(text)["input_ids"]
+    return [token_id for token_id in encoded if token_id < pair.draft_vocab]
 
 
 class TranslatedDrafter(Drafter):
@@ -129,15 +135,18 @@ class TranslatedDrafter(Drafter):
         draft_ids = self._text.ids
         known = len(draft_ids)
         self._text.extend(ids, proposed)
+        length = len(draft_ids)
         # The last drafted token is never fed, so it may be one past the context.
-        count = min(count, self._context - len(draft_ids) + 1)
-        count = 1 + before_border(self._borders, len(draft_ids), count - 1)
+        room = self._context - length + 1
+        count = min(count, room)
+        count = 1 + before_border(self._borders, length, count - 1)
         if count < 1:
             return None
         kept = _agreeing(proposed, draft_ids[known:])
         # At least one token is fed: the pass over it gives the first draft.
-        self.engine.rollback(min(known + kept, self.engine.length, len(draft_ids) - 1))
-        feed = host_ids(draft_ids[self.engine.length :]).to(self.engine.device)
+        self.engine.rollback(min(known + kept, self.engine.length, length - 1))
+        unread = draft_ids[self.engine.length :]
+        feed = host_ids(unread).to(self.engine.device)
         draft, self._proposed = self._drafted(ids, feed, count)
         return draft
 
@@ -167,8 +176,9 @@ class TextDrafter(TranslatedDrafter):
         while len(proposed) < count:
             logits = self.engine.forward(feed, keep=1)
             feed = greedy_ids(logits)
-            proposed.append(int(feed))
-            if proposed[-1] not in self._shared.draft.texts:
+            token_id = int(feed)
+            proposed.append(token_id)
+            if token_id not in self._shared.draft.texts:
                 break  # no text follows a special token
             if end.ends_after(logits, logits):
                 break
@@ -181,7 +191,8 @@ class TextDrafter(TranslatedDrafter):
     def _encoded(self, ids: Sequence[int], proposed: Sequence[int]) -> list[int]:
         """The target's ids for the draft's proposal after the committed `ids`."""
         shared = self._shared
-        text = b"".join(shared.draft.texts.get(token_id, b"") for token_id in proposed)
+        pieces = [shared.draft.texts.get(token_id, b"") for token_id in proposed]
+        text = b"".join(pieces)
         encoded = self._encoded_after(ids[-TAIL:], text)
         if encoded is None:
             encoded = shared.target.spell(text)
@@ -202,7 +213,8 @@ class TextDrafter(TranslatedDrafter):
             whole_text = (tail_text + text).decode()
         except UnicodeDecodeError:
             return None
-        ids = list(self._pair.tokenizer(whole_text, add_special_tokens=False)["input_ids"])
+        encoding = self._pair.tokenizer(whole_text, add_special_tokens=False)
+        ids = list(encoding["input_ids"])
         if ids[: len(tail)] != list(tail):
             return None
         return ids[len(tail) :]

@@ -129,7 +129,9 @@ class Completions(TargetServer):
 
 def _is_under_top_1(drawn: Drawn) -> bool:
     """Whether a token and the probabilities of the tokens 0 and 1 are those under a top-k of 1."""
-    return drawn.p > 0.99 and drawn.asked.keys() >= {0, 1} and min(drawn.asked.values()) == 0.0
+    is_certain = drawn.p > 0.99
+    has_both = drawn.asked.keys() >= {0, 1}
+    return is_certain and has_both and min(drawn.asked.values()) == 0.0
 
 
 def _id(name: str) -> int:
@@ -187,11 +189,12 @@ class LlamaTarget(TargetServer):
         }
 
     def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
-        completions = sorted(_completions(answer), key=lambda completion: int(completion["index"]))
+        completions = _completions(answer)
         if len(completions) != count:
             raise ValueError
-        for completion in completions:
-            top = completion["completion_probabilities"][0]["top_logprobs"]
+        for completion in sorted(completions, key=lambda completion: int(completion["index"])):
+            first_token = completion["completion_probabilities"][0]
+            top = first_token["top_logprobs"]
             ids = [int(token["id"]) for token in top]
             logprobs = [float(token["logprob"]) for token in top]
             yield ids, logprobs
@@ -201,7 +204,9 @@ class LlamaTarget(TargetServer):
         try:
             for completion in _completions(answer):
                 timings = completion["timings"]
-                milliseconds.append(float(timings["prompt_ms"]) + float(timings["predicted_ms"]))
+                prompt_time = float(timings["prompt_ms"])
+                generation_time = float(timings["predicted_ms"])
+                milliseconds.append(prompt_time + generation_time)
         except (KeyError, TypeError, ValueError):
             return None
         return sum(milliseconds) / 1000

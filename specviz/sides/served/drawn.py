@@ -52,7 +52,8 @@ def decide_by_draws(
     """
     accepted = 0
     for position, (token_id, draw) in enumerate(zip(drafted, u, strict=True)):
-        if not draw * q.item(position, token_id) < p[position]:
+        q_drafted = q.item(position, token_id)
+        if not draw * q_drafted < p[position]:
             break
         accepted += 1
     proposals = draws(accepted)
@@ -82,26 +83,32 @@ class DrawnPath(NumpyPath):
         if draft is not None:
             drafted = draft.ids.tolist()
             q = draft.q
-        self._server.append([ids[-1], *drafted])
-        lengths = range(len(ids), len(ids) + len(drafted) + 1)
-        answers = self._server.drawn(lengths, self._wanted(drafted))
-        first_draws = [tokens[0] for tokens in answers]
+        first_draws = self._first_draws(ids, drafted)
         u = self._source.numbers(len(drafted))
-        p_drafted = [first_draws[i].asked[token_id] for i, token_id in enumerate(drafted)]
+        known_p = torch.zeros(len(drafted) + 1, self._run.vocab)  # 0 where nothing is known
+        p_drafted = []
+        for position, token_id in enumerate(drafted):
+            p = first_draws[position].asked[token_id]
+            p_drafted.append(p)
+            known_p[position, token_id] = p
         accepted, last = decide_by_draws(
             p_drafted,
             q.numpy(),
             drafted,
             u.tolist(),
             draws=lambda position: self._proposals(first_draws[position], len(ids) + position),
-            uniform=lambda: float(self._source.numbers(1)[0]),
+            uniform=self._uniform,
         )
-        known_p = torch.zeros(len(drafted) + 1, self._run.vocab)  # 0 where nothing is known
-        for position, token_id in enumerate(drafted):
-            known_p[position, token_id] = p_drafted[position]
         known_p[accepted, last.id] = last.p
         verdict = Verdict.on(len(drafted), accepted, last.id)
         return JudgedRound(draft, drafted, known_p, known_p, u, verdict, p_is_complete=False)
+
+    def _first_draws(self, ids: Sequence[int], drafted: Sequence[int]) -> list[Drawn]:
+        """A draw from p at the position of each draft, and at the next one."""
+        self._server.append([ids[-1], *drafted])
+        lengths = range(len(ids), len(ids) + len(drafted) + 1)
+        draws = self._server.drawn(lengths, self._wanted(drafted))
+        return [draws_after_prefix[0] for draws_after_prefix in draws]
 
     def _proposals(self, first: Drawn, length: int) -> Iterator[Drawn]:
         """Endless draws from p after the first `length` tokens."""
@@ -114,3 +121,6 @@ class DrawnPath(NumpyPath):
     def _wanted(self, asked: Sequence[int], count: int = 1) -> Wanted:
         seed = int(self._source.numbers(1)[0] * 2**53)
         return Wanted(asked, self._run.settings, seed, count)
+
+    def _uniform(self) -> float:
+        return float(self._source.numbers(1)[0])

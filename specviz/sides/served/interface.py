@@ -67,9 +67,11 @@ class TargetServer:
         measured on its answers. Raises `ServerError`, and `PairError` if they have another
         form."""
         prefixes = [[0], [0, 0]]
-        answer = self.server.ask(self.path, self._question(prefixes, wanted))
+        question = self._question(prefixes, wanted)
+        answer = self.server.ask(self.path, question)
         logprobs = self._read(answer, len(prefixes), vocab)
-        listed = int(torch.isfinite(logprobs).sum(-1).min())
+        listed_by_prefix = torch.isfinite(logprobs).sum(-1)
+        listed = int(listed_by_prefix.min())
         if listed >= vocab:
             return vocab
         return min(wanted, listed)
@@ -77,13 +79,15 @@ class TargetServer:
     def logprobs(self, prefixes: Sequence[Sequence[int]], listed: int, vocab: int) -> Tensor:
         """The log-probabilities of the `listed` likeliest next tokens after each prefix, at
         temperature 1: fp32 [n, vocab], -inf where the server lists none. Raises `ServerError`."""
-        answer = self._posted(self._question(prefixes, listed))
+        question = self._question(prefixes, listed)
+        answer = self._posted(question)
         return self._read(answer, len(prefixes), vocab)
 
     def listings(self, prefixes: Sequence[Sequence[int]], listed: int) -> list[dict[int, float]]:
         """The `listed` likeliest next tokens after each prefix, each id with its log-probability at
         temperature 1. Raises `ServerError`, and `PairError` if the server lists none."""
-        answer = self.server.ask(self.path, self._question(prefixes, listed))
+        question = self._question(prefixes, listed)
+        answer = self.server.ask(self.path, question)
         listings = []
         try:
             for ids, logprobs in self._top_logprobs(answer, len(prefixes)):
@@ -117,7 +121,9 @@ class TargetServer:
         It includes the time to the first token. On a busy machine chunks may wait and arrive
         together, so the time between the first and the last of them means nothing.
         """
-        body = self._body(prompt, count) | {"ignore_eos": True, "stream": True}
+        body = self._body(prompt, count)
+        body["ignore_eos"] = True
+        body["stream"] = True
         seconds = None
         for at, chunk in self.server.stream(self.path, body):
             if chunk.get("choices") or chunk.get("content"):
@@ -130,9 +136,10 @@ class TargetServer:
         """The ids of a text without special tokens. Raises `ServerError`."""
         body = {self.text_field: text, self.special_tokens_field: False}
         ids = self._answered("/tokenize", body, "tokens")
-        if not isinstance(ids, list) or not all(type(token_id) is int for token_id in ids):
+        are_ids = isinstance(ids, list) and all(type(token_id) is int for token_id in ids)
+        if not are_ids:
             raise PairError(self.server.rubbish())
-        return ids
+        return list(ids)
 
     def detokenize(self, ids: Sequence[int]) -> str:
         """The text of ids. Raises `ServerError`."""
@@ -181,8 +188,10 @@ class TargetServer:
 
     def _answered(self, path: str, body: dict[str, Any], field: str) -> Any:
         """A field of the answer to a request about this model."""
+        body_with_model = {"model": self.model, **body}
         try:
-            return self.server.ask(path, {"model": self.model, **body})[field]
+            answer = self.server.ask(path, body_with_model)
+            return answer[field]
         except ANOTHER_FORM as error:
             raise PairError(self.server.rubbish()) from error
 

@@ -105,7 +105,8 @@ class RemoteTarget(ModelElsewhere):
     def header_fields(self, prompt_ids: Sequence[int]) -> dict[str, Any]:
         context = self.config.max_position_embeddings
         rate = None
-        if context is None or len(prompt_ids) + STREAMED <= context:
+        length = len(prompt_ids) + STREAMED
+        if context is None or length <= context:
             with suppress(PairError, ServerError):  # the race needs no stream
                 rate = self.server.streaming_rate(prompt_ids, STREAMED)
         return {"device": self.identity.software, "streaming_rate": rate}
@@ -121,7 +122,8 @@ class RemoteTarget(ModelElsewhere):
             return self.few
         max_listed = self.listed
         if needed <= max_listed:
-            return min(self.vocab, max(needed, min(LISTED, max_listed)))
+            shown = min(LISTED, max_listed)
+            return min(self.vocab, max(needed, shown))
         if self.draws and settings.rule == "token":
             return None
         raise PairError(
@@ -158,7 +160,8 @@ class RemoteEngine(OwnEngine):
                 "a target on a server cannot draft with its first layers: choose another drafter."
             )
         self.append(ids.tolist())
-        prefixes = self._prefixes(range(self.length - keep + 1, self.length + 1))
+        lengths = range(self.length - keep + 1, self.length + 1)
+        prefixes = self._prefixes(lengths)
         logprobs = self._target.server.logprobs(prefixes, self._listed, self._vocab)
         if temperature == 1.0:
             return logprobs

@@ -32,12 +32,14 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     position = accepted.unsqueeze(0)
     weights_before = torch.cat([weight.new_ones(1), weight])  # of each position
     before = weights_before.index_select(0, position)
-    q_rows = torch.cat([q, torch.zeros_like(p[:1])])  # nothing was drafted at the last position
+    no_draft = torch.zeros_like(p[:1])  # nothing was drafted at the last position
+    q_rows = torch.cat([q, no_draft])
     q_last = q_rows.index_select(0, position)[0]
     p_last = p.index_select(0, position)[0]
     residual = (before.float() * p_last - q_last).clamp_(min=0.0)
     distribution = torch.where(usable(residual.sum()), residual, p_last)
-    next_id = draw(distribution, uniforms(1, source)[0])
+    uniform = uniforms(1, source)[0]
+    next_id = draw(distribution, uniform)
     return torch.stack([accepted, next_id])
 
 
@@ -65,8 +67,10 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
         products.append(product)
     weight = torch.stack(products) if products else ratios
     # With a row of zeros after the last draft, the same formula gives its threshold.
-    q_next = torch.cat([q[1:], torch.zeros_like(p[:1])])[: len(drafted)]
-    residual = (weight.float().unsqueeze(-1) * p[1:] - q_next).clamp_(min=0.0)
+    no_draft = torch.zeros_like(p[:1])
+    q_next = torch.cat([q[1:], no_draft])[: len(drafted)]
+    weighted_p = weight.float().unsqueeze(-1) * p[1:]
+    residual = (weighted_p - q_next).clamp_(min=0.0)
     mass = residual.sum(-1, dtype=torch.float64)  # S
     short = 1.0 - weight
     # 0 / 0 where the weight is 1 and the next p and q agree: the next draft is then kept anyway.

@@ -27,7 +27,8 @@ def decide_exact_match(
 
     last = uniforms(1, source)
     judged = torch.isfinite(u)
-    draws = torch.cat([torch.where(judged, u.double(), last), last])
+    uniforms_of_drafts = torch.where(judged, u.double(), last)
+    draws = torch.cat([uniforms_of_drafts, last])
     drawn = draw(p, draws)  # [gamma + 1]
     keep = (drawn[:-1] == drafted) & judged
     accepted = keep.long().cumprod(0).sum()

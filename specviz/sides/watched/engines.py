@@ -188,9 +188,10 @@ def spread(
     texts together are the server's, except for text that it holds back. Where the known texts of
     tokens do not make up the text, the last token gets all of it.
     """
-    expected = ahead + "".join(known.get(token_id, BROKEN) for token_id in ids)
+    texts = [known.get(token_id, BROKEN) for token_id in ids]
+    expected = ahead + "".join(texts)
     if BROKEN not in expected and expected.startswith(text):
-        return [known[token_id] for token_id in ids], expected[len(text) :]
+        return texts, expected[len(text) :]
     texts = [""] * len(ids)
     if texts:
         texts[-1] = text.removeprefix(ahead)
@@ -260,7 +261,8 @@ class VllmEngine(WatchedEngine):
             return {}
         vocabulary: dict[int, str] = {}
         for block in range(MAX_BLOCKS):
-            ids = range(block * BLOCK, (block + 1) * BLOCK)
+            first = block * BLOCK
+            ids = range(first, first + BLOCK)
             texts = self._texts_of(ids, mark)
             if not any(texts):
                 break
@@ -277,7 +279,8 @@ class VllmEngine(WatchedEngine):
             marked += [token_id, *mark]
         body = {"model": self.model, "tokens": marked}
         try:
-            parts = self.server.ask("/detokenize", body)["prompt"].split(MARK)
+            text = self.server.ask("/detokenize", body)["prompt"]
+            parts = text.split(MARK)
         except (PairError, RuntimeError, *ANOTHER_FORM):
             return []
         texts: list[str] = parts[1:-1]
@@ -321,10 +324,12 @@ class LlamaReader(Reader):
             steps = self.rest()
         self._step = step
         self._total = total
-        for token_id in ids[:-1]:
+        *earlier_ids, last_id = ids
+        for token_id in earlier_ids:
             self._tokens.append(StreamedToken(token_id, "", at))
-        self._tokens.append(StreamedToken(ids[-1], text, at))
-        if len(self._tokens) > total.accepted - self._total_before.accepted:
+        self._tokens.append(StreamedToken(last_id, text, at))
+        accepted = total.accepted - self._total_before.accepted
+        if len(self._tokens) > accepted:
             steps += self.rest()
         return steps
 

@@ -99,19 +99,21 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
     if not _are_possible(counts):
         return None
     sizes = [accepted + 1 for accepted in counts.accepted]
+    verified_chunks = chunks[1:]
     tokens: list[StreamedToken] = []
-    for chunk in chunks[1:]:
+    for chunk in verified_chunks:
         tokens += chunk.tokens
     if sizes and sum(sizes[:-1]) < len(tokens) <= sum(sizes):
         steps = _cut(tokens, counts)
     else:
         # Steps without drafts, which are frequent with n-grams, are not counted.
-        lengths = [len(chunk.tokens) for chunk in chunks[1:]]
+        lengths = [len(chunk.tokens) for chunk in verified_chunks]
         matches = _only_match(lengths, sizes)
         if matches is None:
             return None
-        steps = _with_counts(chunks[1:], matches, counts)
-    return [Step(chunks[0].tokens, 0, 0), *steps]
+        steps = _with_counts(verified_chunks, matches, counts)
+    prefill = Step(chunks[0].tokens, 0, 0)
+    return [prefill, *steps]
 
 
 def _with_counts(
@@ -120,10 +122,12 @@ def _with_counts(
     """The steps of chunks. matches: as `_only_match` returns them."""
     steps = []
     for chunk, index in zip(chunks, matches, strict=True):
-        if index is None:
-            steps.append(Step(chunk.tokens, 0, 0))
-        else:
-            steps.append(Step(chunk.tokens, counts.drafted[index], counts.accepted[index]))
+        drafted = 0
+        accepted = 0
+        if index is not None:
+            drafted = counts.drafted[index]
+            accepted = counts.accepted[index]
+        steps.append(Step(chunk.tokens, drafted, accepted))
     return steps
 
 
@@ -159,13 +163,15 @@ def _only_match(lengths: Sequence[int], sizes: Sequence[int]) -> list[int | None
     ways: dict[int, list[Any]] = {len(sizes): [()]}
     for chunk in range(last, -1, -1):
         ways_before: dict[int, list[Any]] = {}
+        length = lengths[chunk]
         for step in range(len(sizes) + 1):
             matched: list[Any] = []
-            if lengths[chunk] == 1:
+            if length == 1:
                 matched += [(None, way) for way in ways.get(step, [])]
             for way in ways.get(step + 1, []):
                 size = sizes[step]
-                if lengths[chunk] == size or (chunk == last and lengths[chunk] < size):
+                is_cut_off = chunk == last and length < size
+                if length == size or is_cut_off:
                     matched.append((step, way))
             ways_before[step] = matched[:2]
         ways = ways_before

@@ -151,7 +151,7 @@ class _Lane:
                 "its log."
             )
         self.reason = reader.ended
-        if not (reader.counts and self._steps) or self._lane == BASELINE:
+        if self._lane == BASELINE or not reader.counts or not self._steps:
             return
         steps_with_counts = reconciled(self._steps, reader.counts)
         if steps_with_counts:
@@ -185,8 +185,10 @@ def _header(engines: dict[Lane, WatchedEngine], question: _Question, settings: S
     watched = engines[SPECULATIVE]
     last_turn = None
     messages = question.messages
-    if messages and messages[-1].content.strip() in question.text:
-        last_turn = messages[-1].content.strip()
+    if messages:
+        content = messages[-1].content.strip()
+        if content in question.text:
+            last_turn = content
     versions = {"specviz": __version__, "python": platform.python_version()}
     if BASELINE in engines:
         versions["baseline"] = engines[BASELINE].identity.software
