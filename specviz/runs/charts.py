@@ -61,7 +61,9 @@ def figures(trace: Trace, theme: str = "light", lane: Lane | None = None) -> dic
 
     theme: "light" or "dark". lane: show only this lane with drafts and the baseline.
     """
-    lanes = [name for name in trace.lanes if lane is None or name in (lane, BASELINE)]
+    lanes: Sequence[Lane] = trace.lanes
+    if lane is not None:
+        lanes = [name for name in lanes if name in (lane, BASELINE)]
     rounds = [r for r in trace.rounds if r.lane in lanes]
     drafted = [name for name in lanes if name != BASELINE]
     points = series(rounds, lanes)
@@ -90,13 +92,14 @@ def all_figures(trace: Trace) -> dict[str, dict[str, dict[str, Spec]]]:
     """The charts as JSON by theme, lane and name. Where several lanes have drafts, each also has
     charts of its own with the baseline; those of all lanes are called `ALL_LANES`."""
     drafted = trace.header.speculative
-    views: dict[str, Lane | None] = {ALL_LANES: None}
-    if len(drafted) > 1:
-        views |= {lane: lane for lane in drafted}
-    return {
-        theme: {view: figures_as_json(trace, theme, lane) for view, lane in views.items()}
-        for theme in PALETTE
-    }
+    by_theme: dict[str, dict[str, dict[str, Spec]]] = {}
+    for theme in PALETTE:
+        views = {ALL_LANES: figures_as_json(trace, theme)}
+        if len(drafted) > 1:
+            for lane in drafted:
+                views[lane] = figures_as_json(trace, theme, lane)
+        by_theme[theme] = views
+    return by_theme
 
 
 def figures_as_json(trace: Trace, theme: str, lane: Lane | None = None) -> dict[str, Spec]:
@@ -218,9 +221,11 @@ def _positions(
 ) -> None:
     """Bars of one lane with drafts; of several, a line each."""
     drafted = [lane for lane in lanes if lane != BASELINE]
-    is_wide = max((len(line["x"]) for line in points), default=0) > MAX_NUMBERED
-    values_over_bars = "" if is_wide else "%{y:.2f}"
-    tick_distance = 8 if is_wide else 1
+    values_over_bars = "%{y:.2f}"
+    tick_distance = 1
+    if any(len(line["x"]) > MAX_NUMBERED for line in points):
+        values_over_bars = ""
+        tick_distance = 8
     if len(drafted) == 1:
         figure.add_bar(
             **points[0],
@@ -246,11 +251,12 @@ def _requests(
 ) -> None:
     for lane, line in zip(lanes, points, strict=True):
         label = label_of(lane)
+        colour = _look_of(lane, lanes, ink)["color"]
         figure.add_scatter(
             **line,
             name=label,
             mode="markers",
-            marker={"color": _look_of(lane, lanes, ink)["color"], "size": 6, "opacity": 0.7},
+            marker={"color": colour, "size": 6, "opacity": 0.7},
             hovertemplate=f"%{{x:.3~s}} kB, %{{y:.0f}} ms<extra>{label}</extra>",
         )
     figure.update_layout(hovermode="closest")
@@ -267,7 +273,8 @@ def _add_lanes(
 ) -> None:
     """Add a line for each shown lane, with its colour and dash among all lanes."""
     for lane, line in zip(shown, points, strict=True):
-        _add_line(figure, line, label_of(lane), _look_of(lane, lanes, ink), **style)
+        look = _look_of(lane, lanes, ink)
+        _add_line(figure, line, label_of(lane), look, **style)
 
 
 def _add_line(
@@ -292,7 +299,8 @@ def _look_of(lane: Lane, lanes: Sequence[Lane], ink: dict[str, str]) -> dict[str
     """The colour and the dash of a lane's line."""
     if lane == BASELINE:
         return {"color": ink["soft"], "dash": "dot"}
-    colour, dash = LANE_LINES[list(lanes).index(lane)]
+    index = list(lanes).index(lane)
+    colour, dash = LANE_LINES[index]
     return {"color": ink[colour], "dash": dash}
 
 

@@ -102,7 +102,9 @@ def _prompt(options: argparse.Namespace) -> TextPrompt:
 
 def _lanes(options: argparse.Namespace, pair: Pair | Racing | None = None) -> dict[str, Settings]:
     """The settings of all lanes; those without a drafter take the pair's."""
-    return beside(settings_from(options, pair), map(parsed_lane, options.lane))
+    settings = settings_from(options, pair)
+    others = map(parsed_lane, options.lane)
+    return beside(settings, others)
 
 
 def _race(options: argparse.Namespace) -> Iterator[Event]:
@@ -165,8 +167,10 @@ def pair_named(header: Header) -> str:
     if target == BUILTIN_TARGET:
         return "builtin"
     model = target.partition(",")[0]
-    packed_rows = [row for row in named_pairs() if row.is_packed]
-    rows = [row for row in packed_rows if row.target.name.endswith(f"/{model}")]
+    rows = []
+    for row in named_pairs():
+        if row.is_packed and row.target.name.endswith(f"/{model}"):
+            rows.append(row)
     # Rows may share files: one runs the target in its stored format, another unpacks it.
     as_stored = "weights" in header.target
     rows.sort(key=lambda row: (row.target_dtype is None) != as_stored)
@@ -180,8 +184,11 @@ def pair_named(header: Header) -> str:
 def _draft_named(header: Header) -> str:
     """The header's first draft model, or first head that comes with this package, as the second
     part of a pair's name; "none" if there is none."""
-    heads = (row.head for row in named_pairs() if row.head is not None and row.head.shipped)
-    shipped = {head.name.rpartition("/")[2]: head.name_or_path for head in heads}
+    shipped = {}
+    for row in named_pairs():
+        if row.head is not None and row.head.shipped:
+            short_name = row.head.name.rpartition("/")[2]
+            shipped[short_name] = row.head.name_or_path
     for lane in header.speculative:
         draft = header.draft_of(lane) or {}
         name = str(draft.get("name"))

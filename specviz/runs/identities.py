@@ -19,6 +19,7 @@ from ..core.events import (
     Divergence,
     End,
     Header,
+    Outcome,
     Round,
     Token,
     agreement_of,
@@ -50,16 +51,18 @@ def _fault(problem: str, *where: str) -> TraceError:
 
 def _check_header(header: Header) -> None:
     is_watched = header.source is not None
-    if not is_watched and not (header.prompt_ids and header.threads):
-        raise _fault("prompt_ids is empty, or threads is 0", "header")
-    if not is_watched and not {"torch", "transformers"} <= header.versions.keys():
-        raise _fault("torch or transformers is missing", "header", "versions")
+    if not is_watched:
+        if not header.prompt_ids or not header.threads:
+            raise _fault("prompt_ids is empty, or threads is 0", "header")
+        if not {"torch", "transformers"} <= header.versions.keys():
+            raise _fault("torch or transformers is missing", "header", "versions")
     if header.question is not None and header.question not in header.prompt:
         raise _fault("prompt does not contain question", "header")
     if header.messages is not None and len(header.messages) < 2:
         raise _fault("messages has fewer than two turns", "header")
     lanes = header.lanes
-    if not lanes or BASELINE in lanes or lanes.keys() != header.drafts.keys():
+    are_same = lanes.keys() == header.drafts.keys()
+    if not lanes or BASELINE in lanes or not are_same:
         raise _fault("lanes and drafts must name the same lanes, without the baseline", "header")
     try:
         check_shared(lanes)
@@ -67,10 +70,12 @@ def _check_header(header: Header) -> None:
         raise _fault(str(error).rstrip("."), "header", "lanes") from None
     prefill = header.prefill_seconds
     _check_lanes(header, prefill, "header", "prefill_seconds")
-    if any(("target" in seconds) == is_watched for seconds in prefill.values()):
-        raise _fault(
-            "target is missing, or is given for a watched server", "header", "prefill_seconds"
-        )
+    for seconds in prefill.values():
+        has_target = "target" in seconds
+        if has_target == is_watched:
+            raise _fault(
+                "target is missing, or is given for a watched server", "header", "prefill_seconds"
+            )
     if header.lane_threads:
         _check_lanes(header, header.lane_threads, "header", "lane_threads")
 
@@ -96,7 +101,9 @@ def _check_rounds(trace: Trace) -> None:
         last = last_rounds.get(r.lane)
         emitted[r.lane] += len(r.emitted)
         fault = _times_fault(r, last) or _counts_fault(r, last)
-        max_drafted = 0 if r.lane == BASELINE else settings.gamma
+        max_drafted = settings.gamma
+        if r.lane == BASELINE:
+            max_drafted = 0
         if not is_watched and len(r.drafted) > max_drafted:
             fault = f"it has {len(r.drafted)} drafted tokens, and the limit is {max_drafted}"
         if not fault and emitted[r.lane] > settings.max_new_tokens:
@@ -124,16 +131,21 @@ def _is_drawn_by_server(trace: Trace) -> bool:
 
 def _times_fault(r: Round, last: Round | None) -> str:
     """The fault in a round's times after the previous round of its lane; empty if there is none."""
-    begin = 0.0 if last is None else last.clock
+    begin = 0.0
+    wall_begin = 0.0
+    if last is not None:
+        begin = last.clock
+        wall_begin = last.wall or 0.0
     seconds = seconds_of(r)
     if r.clock < begin:
         return f"the clock runs backwards, from {begin:.6g} s to {r.clock:.6g} s"
-    if abs(begin + seconds - r.clock) > CLOCK_TOLERANCE * max(1.0, r.clock):
+    tolerance = CLOCK_TOLERANCE * max(1.0, r.clock)
+    if abs(begin + seconds - r.clock) > tolerance:
         return (
             f"the clock advances by {r.clock - begin:.6g} s and the parts of the round add up to "
             f"{seconds:.6g} s"
         )
-    if last is not None and r.wall is not None and r.wall < (last.wall or 0.0):
+    if r.wall is not None and r.wall < wall_begin:
         return "wall, the wall clock, runs backwards"
     return ""
 
@@ -142,23 +154,32 @@ def _counts_fault(r: Round, last: Round | None) -> str:
     """The fault in the outcomes of a round's tokens; empty if there is none. Drafted tokens come
     first: accepted ones, then perhaps one rejected and some ignored. One more token follows, which
     only the last round of a lane may lack."""
-    index = 0 if last is None else last.index + 1
+    index = 0
+    if last is not None:
+        index = last.index + 1
     if r.index != index:
         return f"round {index + 1} of its lane should be here"
     if last is not None and last.last is None:
         return "it comes after a round that ended its lane"
-    outcomes = [token.outcome for token in r.drafted]
-    accepted = len(list(takewhile(lambda outcome: outcome == "accepted", outcomes)))
-    after_accepted = outcomes[accepted:]
+    drafted = [token.outcome for token in r.drafted]
+    accepted = list(takewhile(lambda outcome: outcome == "accepted", drafted))
+    after_accepted = drafted[len(accepted) :]
     is_rejected = after_accepted[:1] == ["rejected"]
-    ignored = after_accepted[1:] if is_rejected else after_accepted
+    ignored = after_accepted
+    if is_rejected:
+        ignored = after_accepted[1:]
     if any(outcome != "ignored" for outcome in ignored):
         return "its drafted tokens must be accepted ones, then one rejected, then ignored ones"
-    ends_in_drafts = r.last is None and accepted > 0 and not is_rejected
-    is_untold = r.last is not None and r.last.outcome == "untold" and not after_accepted
+    last_outcome: Outcome | None = None
+    if r.last is not None:
+        last_outcome = r.last.outcome
+    ends_in_drafts = last_outcome is None and bool(accepted) and not is_rejected
+    is_untold = last_outcome == "untold" and not after_accepted
     if ends_in_drafts or is_untold:
         return ""
-    expected = "corrected" if is_rejected else "bonus"
+    expected = "bonus"
+    if is_rejected:
+        expected = "corrected"
     if r.last is None or r.last.outcome != expected:
         return f"the outcome of its last token must be {expected}"
     if expected == "bonus" and after_accepted:
@@ -192,7 +213,8 @@ def _judgement_fault(token: Token, settings: Settings) -> str:
     p = token.p
     q = token.q
     u = token.u
-    if p is None or q is None or (u is None and settings.rule != "typical"):
+    lacks_u = u is None and settings.rule != "typical"
+    if p is None or q is None or lacks_u:
         return f"p, q or u is missing, and the token was {token.outcome}"
     if q == 0.0:
         return "q is 0, but a draft never draws a token of probability 0"
@@ -215,7 +237,8 @@ def _check_order(trace: Trace) -> None:
         if mode == "interleaved":
             is_back = r.clock < before.clock
         else:
-            is_back = trace.lanes.index(r.lane) < trace.lanes.index(before.lane)
+            lane_index = trace.lanes.index(r.lane)
+            is_back = lane_index < trace.lanes.index(before.lane)
         if is_back:
             fault = f"it is out of order for a race in the mode {mode}"
             raise _fault(fault, round_name(r.lane, r.index))

@@ -123,7 +123,7 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
         alpha=alpha,
         efficiency=efficiency,
         beta=ratio(sum(chances), len(chances)),
-        tau=ratio(sum(len(r.emitted) for r in timed_rounds), len(timed_rounds)),
+        tau=_tau(timed_rounds),
         tau_predicted=_predicted(timed_rounds, alpha, len(timed_rounds)),
         c=c,
         speedup=speedup,
@@ -216,6 +216,11 @@ def ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
+def _tau(rounds: Sequence[Round]) -> float | None:
+    tokens = sum(len(r.emitted) for r in rounds)
+    return ratio(tokens, len(rounds))
+
+
 def _chance(token: Token) -> float:
     """The probability that a draft at the position of a judged token is kept."""
     if token.chance is not None:
@@ -226,9 +231,11 @@ def _chance(token: Token) -> float:
 
 def _cost_ratio(rounds: Sequence[Round], baseline_rounds: Sequence[Round]) -> float | None:
     drafting = [r for r in rounds if r.drafted]
+    steps = sum(len(r.drafted) for r in drafting)
     draft_seconds = sum(r.draft_seconds for r in drafting)
-    step = ratio(draft_seconds, sum(len(r.drafted) for r in drafting))
-    target_pass = ratio(sum(r.verify_seconds for r in baseline_rounds), len(baseline_rounds))
+    step = ratio(draft_seconds, steps)
+    pass_seconds = sum(r.verify_seconds for r in baseline_rounds)
+    target_pass = ratio(pass_seconds, len(baseline_rounds))
     if not step or not target_pass:
         return None
     return step / target_pass
@@ -240,7 +247,8 @@ def _predicted(rounds: Sequence[Round], alpha: float | None, cost: float) -> flo
     # adapts it, if the n-gram drafter finds no match, and in the last rounds.
     if alpha is None:
         return None
-    return ratio(sum(predicted_tau(alpha, len(r.drafted)) for r in rounds), cost)
+    tokens = sum(predicted_tau(alpha, len(r.drafted)) for r in rounds)
+    return ratio(tokens, cost)
 
 
 def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:
@@ -250,4 +258,5 @@ def _alpha_by_position(rounds: Sequence[Round]) -> tuple[float | None, ...]:
         for position, token in enumerate(r.drafted):
             judged[position] += token.outcome in ("accepted", "rejected")
             accepted[position] += token.outcome == "accepted"
-    return tuple(ratio(accepted[position], judged[position]) for position in range(len(judged)))
+    positions = range(len(judged))
+    return tuple(ratio(accepted[position], judged[position]) for position in positions)

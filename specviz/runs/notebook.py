@@ -50,7 +50,10 @@ def _notebook_display() -> Any:
     """IPython's `display`, if this is the kernel of a notebook, else None. IPython is never
     imported: a notebook has imported it already."""
     ipython = sys.modules.get("IPython")
-    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:
+    if ipython is None:
+        return None
+    shell = ipython.get_ipython()
+    if getattr(shell, "kernel", None) is None:
         return None
     from IPython.display import display
 
@@ -104,13 +107,19 @@ def _parts(trace: Trace) -> Iterator[str]:
 def _headline(trace: Trace) -> str:
     is_over = trace.end is not None
     if len(trace.header.speculative) > 1:
-        return "Times the speed of the target alone, by lane." if is_over else WRITING
+        if is_over:
+            return "Times the speed of the target alone, by lane."
+        return WRITING
     speedup = compute_metrics(trace).speedup
     if speedup is None:
-        return "Too short to compare." if is_over else WRITING
+        if is_over:
+            return "Too short to compare."
+        return WRITING
     ratio = f'<b style="font-size: 2em">{shown_number(speedup, 2)}×</b>'
     headline = f"{ratio} the speed of the target alone"
-    return headline if is_over else f"{headline}, so far"
+    if is_over:
+        return headline
+    return f"{headline}, so far"
 
 
 def _lane(trace: Trace, lane: Lane) -> Iterator[str]:
@@ -134,9 +143,11 @@ def _pace(trace: Trace, lane: Lane, rounds: Sequence[Round]) -> str:
     written = sum(len(r.emitted) for r in rounds)
     parts = [f"{written} tokens"]
     if rounds and rounds[-1].clock:
-        parts.append(f"{written / rounds[-1].clock:.1f} tokens/s")
+        rate = written / rounds[-1].clock
+        parts.append(f"{rate:.1f} tokens/s")
     if len(trace.header.speculative) > 1 and lane != BASELINE:
-        parts.append(f"{shown_number(compute_metrics(trace, lane).speedup, 2)}×")
+        speedup = compute_metrics(trace, lane).speedup
+        parts.append(f"{shown_number(speedup, 2)}×")
     return ", ".join(parts)
 
 

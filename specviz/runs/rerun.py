@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ..base.errors import TraceError
-from ..core.events import Choice, Event, Header, Round, Token, margin_of
+from ..core.events import Choice, EndReason, Event, Header, Round, Token, margin_of
 from ..core.lanes import Lane, label_of
 from ..core.pair import Pair
 from ..core.race import race
@@ -114,18 +114,20 @@ class Rerun:
         index = self.changes[0].index
         if lane is None or index is None:
             return True  # all rounds are equal: only then are ends compared
-        behind = sum(r.index > index for r in self.recorded.lane(lane))
-        changed = {change.index for change in self.changes if change.lane == lane} - {index}
-        return behind > 0 and len(changed) <= behind // 2
+        rounds_behind = sum(r.index > index for r in self.recorded.lane(lane))
+        changed = {change.index for change in self.changes if change.lane == lane}
+        changed_behind = len(changed) - 1  # without the first
+        return rounds_behind > 0 and changed_behind <= rounds_behind // 2
 
     def _is_tie(self) -> bool:
         """Whether the first tokens that differ were about equally likely, or drawn where both runs
         list the same probabilities."""
         first = self.changes[0]
         for change in self.changes:
-            is_of_first_round = (change.lane, change.index) == (first.lane, first.index)
-            if not is_of_first_round or change.tokens is None or not change.is_of_other_tokens:
+            is_of_first_round = change.lane == first.lane and change.index == first.index
+            if not is_of_first_round or not change.is_of_other_tokens:
                 continue
+            assert change.tokens is not None
             if not self.recorded.header.settings.greedy:
                 return True  # all earlier values agreed, or they would be the first change
             _, token = change.tokens
@@ -219,8 +221,9 @@ def _facts(header: Header) -> dict[str, object]:
         models[f"draft of {lane}"] = header.draft_of(lane) or {}
     for role, model in models.items():
         facts[role] = bool(model)
-        # Older recordings lack some of them.
-        facts |= {f"{role}, {field}": model[field] for field in MODEL if field in model}
+        for field in MODEL:
+            if field in model:  # older recordings lack some of them
+                facts[f"{role}, {field}"] = model[field]
     for lane, seconds in header.prefill_seconds.items():
         facts[f"prefill of the {lane} lane"] = " and ".join(seconds)
     return facts
@@ -243,8 +246,9 @@ def _changed(
     part: str, recorded: Mapping[str, object], again: Mapping[str, object]
 ) -> Iterator[Change]:
     for name, fact in recorded.items():
-        if fact != again.get(name):
-            yield Change(f"{part}, {name}", str(fact), str(again.get(name)))
+        fact_again = again.get(name)
+        if fact != fact_again:
+            yield Change(f"{part}, {name}", str(fact), str(fact_again))
 
 
 def _machine(header: Header) -> dict[str, object]:
@@ -276,10 +280,9 @@ def _rounding(recorded: Trace, again: Trace) -> float:
     """The largest deviation of two probabilities that rounding explains: 30 times the ninth decile
     of this run's deviations, within fixed bounds."""
     deviations: list[float] = []
-    for lane in recorded.lanes:
-        for r, other in zip(recorded.lane(lane), again.lane(lane), strict=False):
-            for token, other_token in zip(r.tokens, other.tokens, strict=False):
-                deviations += _deviations(token, other_token)
+    for token, other_token in _tokens_of_both(recorded, again):
+        if token.id == other_token.id:
+            deviations += _deviations(token, other_token)
     usual = 0.0
     if deviations:
         ninth_decile = len(deviations) * 9 // 10
@@ -288,11 +291,18 @@ def _rounding(recorded: Trace, again: Trace) -> float:
     return max(MIN_ROUNDING, min(TIMES_USUAL * usual, limit))
 
 
+def _tokens_of_both(recorded: Trace, again: Trace) -> Iterator[tuple[Token, Token]]:
+    """The tokens of two runs at the same place of the same lane."""
+    for lane in recorded.lanes:
+        for r, other in zip(recorded.lane(lane), again.lane(lane), strict=False):
+            yield from zip(r.tokens, other.tokens, strict=False)
+
+
 def _deviations(token: Token, other: Token) -> Iterator[float]:
     """The deviations between the probabilities of one token in two runs."""
-    if token.id != other.id:
-        return
-    for was, now in ((token.p, other.p), (token.q, other.q), (token.beta, other.beta)):
+    for field in ("p", "q", "beta"):
+        was = getattr(token, field)
+        now = getattr(other, field)
         if was is not None and now is not None:
             yield abs(was - now)
 
@@ -302,7 +312,10 @@ def _lane_changes(
 ) -> Iterator[Change]:
     rounds = recorded.lane(lane)
     other_rounds = again.lane(lane)
-    if recorded.end is None or recorded.end.reasons.get(lane, "stopped") == "stopped":
+    reason: EndReason = "stopped"
+    if recorded.end is not None:
+        reason = recorded.end.reasons.get(lane, reason)
+    if reason == "stopped":
         other_rounds = other_rounds[: len(rounds)]
     for r, other in zip_longest(rounds, other_rounds):
         if r is None:
@@ -326,11 +339,14 @@ def _round_changes(
         if position > len(r.drafted):
             token_name = f"the {token.outcome} token"
         for field, was, now in _token_changes(token, other_token, rounding, numbers):
-            yield Change(f"{name}, {token_name}, {field}", was, now, r.lane, r.index, tokens)
+            where = f"{name}, {token_name}, {field}"
+            yield Change(where, was, now, r.lane, r.index, tokens)
         if not _is_same_token(token, other_token):
             return  # the rest follows another text
-    if len(r.tokens) != len(other.tokens):
-        yield Change(name, f"{len(r.tokens)} tokens", str(len(other.tokens)), r.lane, r.index)
+    count = len(r.tokens)
+    other_count = len(other.tokens)
+    if count != other_count:
+        yield Change(name, f"{count} tokens", str(other_count), r.lane, r.index)
 
 
 def _token_changes(
@@ -357,7 +373,9 @@ def _token_changes(
 
 
 def _shown(number: float | None) -> str:
-    return "none" if number is None else f"{number:.6g}"
+    if number is None:
+        return "none"
+    return f"{number:.6g}"
 
 
 def _alike(top: Sequence[Choice], other: Sequence[Choice], rounding: float) -> bool:
@@ -368,7 +386,9 @@ def _alike(top: Sequence[Choice], other: Sequence[Choice], rounding: float) -> b
         return True
     # What a list leaves out is at most as likely as its last entry.
     least = max(top[-1].probability, other[-1].probability)
-    return _is_within(top, other, least, rounding) and _is_within(other, top, least, rounding)
+    if not _is_within(top, other, least, rounding):
+        return False
+    return _is_within(other, top, least, rounding)
 
 
 def _is_within(
@@ -377,7 +397,9 @@ def _is_within(
     """least: the probability of what `other` leaves out."""
     by_id = {choice.id: choice for choice in other}
     for choice in top:
-        same = by_id.get(choice.id, Choice(choice.id, choice.text, least))
-        if abs(choice.probability - same.probability) > rounding or same.text != choice.text:
+        left_out = Choice(choice.id, choice.text, least)
+        same = by_id.get(choice.id, left_out)
+        deviation = abs(choice.probability - same.probability)
+        if deviation > rounding or same.text != choice.text:
             return False
     return True

@@ -85,14 +85,16 @@ def generate(
     pair = checked_pair(pair)
     settings = settings_for(pair, settings, changes)
     texts = memory_ids(pair, memory, [settings])
+    options = LaneOptions(memory=texts)
     ids = pair.encode(prompt, chat=settings.chat)
-    events = decode(pair, ids, settings, SPECULATIVE, LaneOptions(memory=texts))
+    events = decode(pair, ids, settings, SPECULATIVE, options)
     prefilled = next(events)
     assert isinstance(prefilled, Prefilled)
     rounds, reason = _written(events)
     lanes = {SPECULATIVE: settings}
+    prefills = {SPECULATIVE: prefilled}
     messages = pair.messages_of(prompt, settings.chat)
-    header = header_of(pair, ids, lanes, "sequential", {SPECULATIVE: prefilled}, texts, messages)
+    header = header_of(pair, ids, lanes, "sequential", prefills, texts, messages)
     trace = Trace(header, rounds, End({SPECULATIVE: reason}))
     if settings.ignore_eos:
         return Result(trace)
@@ -146,6 +148,7 @@ def _rounds_only(
     pair: Pair, prompt: Prompt, settings: Settings, lane: Lane, memory: Memory = ()
 ) -> Iterator[Round]:
     texts = memory_ids(pair, memory, [settings])
+    options = LaneOptions(memory=texts)
     ids = pair.encode(prompt, chat=settings.chat)
-    events = decode(pair, ids, settings, lane, LaneOptions(memory=texts))
+    events = decode(pair, ids, settings, lane, options)
     return (event for event in events if isinstance(event, Round))

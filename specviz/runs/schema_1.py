@@ -44,8 +44,11 @@ def _upgraded_round(fields: dict[str, Any], number: int) -> dict[str, Any]:
     """number: of the round in the file, from 1."""
     emitted = fields.pop("emitted")
     accepted = [token for token in fields["drafted"] if token["outcome"] == "accepted"]
-    last = emitted[len(accepted) :][:1]  # one token, or none
-    fields["last"] = last[0] if last else None
+    after_accepted = emitted[len(accepted) :]
+    last = after_accepted[:1]  # one token, or none
+    fields["last"] = None
+    if last:
+        fields["last"] = last[0]
     fault = (
         f"entry {number} of the rounds: it emitted other tokens than its accepted ones and one more"
     )
@@ -59,7 +62,8 @@ def _upgraded_end(end: dict[str, Any]) -> dict[str, Any]:
     if end.get("lanes") is None and agreement != nothing:
         end["lanes"] = {SPECULATIVE: agreement}
     if end.get("lanes") is not None:
-        _check_same(agreement, _first(end["lanes"]), "end: identical differs from the first lane's")
+        fault = "end: identical differs from the first lane's"
+        _check_same(agreement, _first(end["lanes"]), fault)
     return end
 
 

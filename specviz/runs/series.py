@@ -24,7 +24,9 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
     names: the lanes, the baseline last. With several speculative lanes, "rates", "tau" and
     "positions" have a line for each of them, with measured values.
     """
-    lanes = {lane: [r for r in rounds if r.lane == lane] for lane in names}
+    lanes: dict[Lane, list[Round]] = {}
+    for lane in names:
+        lanes[lane] = [r for r in rounds if r.lane == lane]
     speculative = [lane_rounds for lane, lane_rounds in lanes.items() if lane != BASELINE]
     so_far = [_so_far(lane_rounds) for lane_rounds in speculative]
     if len(speculative) == 1:
@@ -45,18 +47,26 @@ def series(rounds: Sequence[Round], names: Sequence[Lane] = LANES) -> dict[str, 
 
 
 def _tokens(rounds: Sequence[Round]) -> Points:
-    x = [0.0]
-    y = [0]
+    clocks = [0.0]
+    counts = [0]
+    tokens = 0
     for r in rounds:
-        x.append(r.clock)
-        y.append(y[-1] + len(r.emitted))
-    return {"x": x, "y": y}
+        tokens += len(r.emitted)
+        clocks.append(r.clock)
+        counts.append(tokens)
+    return {"x": clocks, "y": counts}
 
 
 def _speed(rounds: Sequence[Round]) -> Points:
-    points = _tokens(rounds)
-    timed = [(x, y / x) for x, y in zip(points["x"], points["y"], strict=True) if x > 0]
-    return {"x": [x for x, _ in timed], "y": [y for _, y in timed]}
+    clocks = []
+    speeds = []
+    tokens = 0
+    for r in rounds:
+        tokens += len(r.emitted)
+        if r.clock > 0:
+            clocks.append(r.clock)
+            speeds.append(tokens / r.clock)
+    return {"x": clocks, "y": speeds}
 
 
 class _SoFar(NamedTuple):
@@ -119,8 +129,9 @@ def _parts(lanes: Mapping[Lane, Sequence[Round]]) -> list[Points]:
     upwards = list(lanes)[::-1]
     labels = [label_of(lane) for lane in upwards]
     parts = ["draft_seconds", "verify_seconds", "overhead_seconds"]
-    if any(r.reads_prompt for rounds in lanes.values() for r in rounds):
-        parts = ["overhead_seconds"]  # for a watched server, which reports no parts
+    for rounds in lanes.values():
+        if any(r.reads_prompt for r in rounds):
+            parts = ["overhead_seconds"]  # for a watched server, which reports no parts
     bars: list[Points] = []
     for part in parts:
         means = [_mean_milliseconds(lanes[lane], part) for lane in upwards]
@@ -137,11 +148,13 @@ def _mean_milliseconds(rounds: Sequence[Round], part: str) -> float:
 
 def _requests(rounds: Sequence[Round]) -> Points:
     """The requests of each round: kB sent and received, and milliseconds of the pass."""
-    requests = [r for r in rounds if r.exchanged]
-    return {
-        "x": [(r.exchanged or 0) / 1000 for r in requests],
-        "y": [1000 * r.verify_seconds for r in requests],
-    }
+    kilobytes = []
+    milliseconds = []
+    for r in rounds:
+        if r.exchanged:
+            kilobytes.append(r.exchanged / 1000)
+            milliseconds.append(1000 * r.verify_seconds)
+    return {"x": kilobytes, "y": milliseconds}
 
 
 def _positions(rounds: Sequence[Round]) -> Points:
@@ -155,7 +168,5 @@ def _positions(rounds: Sequence[Round]) -> Points:
             accepted[position] += token.outcome == "accepted"
             judged[position] += token.outcome != "ignored"
     positions = [position for position in sorted(judged) if judged[position]]
-    return {
-        "x": positions,
-        "y": [accepted[position] / judged[position] for position in positions],
-    }
+    alphas = [accepted[position] / judged[position] for position in positions]
+    return {"x": positions, "y": alphas}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..core.events import UNKNOWN_ID
 from .trace import Trace
@@ -61,16 +61,20 @@ def tokens_csv(trace: Trace) -> str:
     rows: list[dict[str, object]] = []
     for r in trace.rounds:
         for place, token in enumerate(r.tokens, 1):
-            is_emitted = token.outcome not in ("rejected", "ignored")
-            emitted[r.lane] += is_emitted
-            token_id = None if token.id == UNKNOWN_ID else token.id
+            position: int | None = None
+            if token.outcome not in ("rejected", "ignored"):
+                emitted[r.lane] += 1
+                position = emitted[r.lane]
+            token_id: int | None = token.id
+            if token_id == UNKNOWN_ID:
+                token_id = None
             rows.append(
                 {
                     "lane": r.lane,
                     "round": r.index + 1,
                     "place": place,
                     "outcome": token.outcome,
-                    "position": emitted[r.lane] if is_emitted else None,
+                    "position": position,
                     "id": token_id,
                     "text": harmless(token.text),
                     "p": token.p,
@@ -85,7 +89,7 @@ def tokens_csv(trace: Trace) -> str:
                     "chance": token.chance,
                 }
             )
-    return csv_text(TOKEN_COLUMNS, [[row[name] for name in TOKEN_COLUMNS] for row in rows])
+    return _named_csv(TOKEN_COLUMNS, rows)
 
 
 def rounds_csv(trace: Trace) -> str:
@@ -112,7 +116,15 @@ def rounds_csv(trace: Trace) -> str:
                 "clock": r.clock,
             }
         )
-    return csv_text(ROUND_COLUMNS, [[row[name] for name in ROUND_COLUMNS] for row in rows])
+    return _named_csv(ROUND_COLUMNS, rows)
+
+
+def _named_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """A table as CSV. rows: values by column."""
+    cells = []
+    for row in rows:
+        cells.append([row[name] for name in columns])
+    return csv_text(columns, cells)
 
 
 def harmless(text: str) -> str:
@@ -135,11 +147,14 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows with columns of one width each: the first to the left, the others to the right."""
-    first_width, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = zip(*rows, strict=True)
+    first_width, *widths = [max(map(len, column)) for column in columns]
     for first, *other_cells in rows:
         cells = [first.ljust(first_width)]
-        cells += [cell.rjust(width) for cell, width in zip(other_cells, widths, strict=True)]
-        yield "  " + "  ".join(cells).rstrip()
+        for cell, width in zip(other_cells, widths, strict=True):
+            cells.append(cell.rjust(width))
+        line = "  ".join(cells)
+        yield "  " + line.rstrip()
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -158,9 +173,13 @@ def rate_line(name: str, rate: Spread, width: int, more: str = "") -> str:
 
 def shown_number(value: float | None, places: int) -> str:
     """A number with `places` decimals, or a dash for None."""
-    return "–" if value is None else f"{value:.{places}f}"
+    if value is None:
+        return "–"
+    return f"{value:.{places}f}"
 
 
 def shown_milliseconds(seconds: float | None) -> str:
     """Seconds as text in milliseconds: "1.52 ms", or a dash for None."""
-    return "–" if seconds is None else f"{seconds * 1e3:.2f} ms"
+    if seconds is None:
+        return "–"
+    return f"{seconds * 1e3:.2f} ms"

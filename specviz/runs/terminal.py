@@ -163,7 +163,8 @@ def _threads(header: Header) -> str:
     """The numbers of threads of the lanes, each once, the baseline's first."""
     by_lane = header.lane_threads or dict.fromkeys(header.all_lanes, header.threads)
     *speculative, baseline = (by_lane[lane] for lane in header.all_lanes)
-    return " and ".join(map(str, dict.fromkeys([baseline, *speculative])))
+    numbers = dict.fromkeys([baseline, *speculative])
+    return " and ".join(map(str, numbers))
 
 
 class Figure(NamedTuple):
@@ -176,12 +177,15 @@ class Figure(NamedTuple):
 
 def label_width(trace: Trace) -> int:
     """The width of the first column of a trace's figures."""
-    return max([15, *map(len, map(label_of, trace.lanes))])
+    widths = [len(label_of(lane)) for lane in trace.lanes]
+    return max([15, *widths])
 
 
 def _one_lane(trace: Trace, lane: Lane, m: Metrics) -> Iterator[str]:
-    is_watched = trace.header.source is not None
-    figures = watched_figures(trace, m) if is_watched else _figures(trace, m)
+    if trace.header.source is not None:
+        figures = watched_figures(trace, m)
+    else:
+        figures = _figures(trace, m)
     doubt = _doubt_of(trace, lane)
     for figure in figures:
         yield f"{figure.name:15} {figure.value}  {figure.meaning}"
@@ -238,7 +242,8 @@ def _several_lanes(trace: Trace, by_lane: Mapping[Lane, Metrics]) -> Iterator[st
         yield " ".join([f"{lane:{width}}", *cells])
     best = best_lane(by_lane)
     if best is not None:
-        yield f"best: {best}, {shown_number(by_lane[best].speedup, 2)} times the target alone"
+        speedup = shown_number(by_lane[best].speedup, 2)
+        yield f"best: {best}, {speedup} times the target alone"
     for lane in by_lane:
         doubt = _doubt_of(trace, lane)
         if doubt:
@@ -294,12 +299,13 @@ def request_lines(trace: Trace) -> Iterator[str]:
         requests = [r for r in trace.lane(lane) if r.exchanged]
         if not requests:
             continue
-        kilobytes = sum(r.exchanged or 0 for r in requests) / len(requests) / 1e3
-        seconds = sum(r.verify_seconds for r in requests) / len(requests)
+        count = len(requests)
+        kilobytes = sum(r.exchanged or 0 for r in requests) / count / 1e3
+        seconds = sum(r.verify_seconds for r in requests) / count
         line = f"{label_of(lane):15} {kilobytes:.1f} kB and {seconds * 1e3:.1f} ms per request"
         worked = [r.server_seconds for r in requests if r.server_seconds is not None]
-        if len(worked) == len(requests):
-            milliseconds = sum(worked) / len(requests) * 1e3
+        if len(worked) == count:
+            milliseconds = sum(worked) / count * 1e3
             line += f", {milliseconds:.1f} ms of it on the server"
         yield line
     rate = trace.header.streaming_rate
@@ -310,7 +316,8 @@ def request_lines(trace: Trace) -> Iterator[str]:
 
 def watched_figures(trace: Trace, m: Metrics) -> list[Figure]:
     """The figures of a watched lane with what they mean."""
-    figures = [Figure(SPEEDUP, shown_number(m.speedup, 2), _watched_speedup(trace, m))]
+    speedup = shown_number(m.speedup, 2)
+    figures = [Figure(SPEEDUP, speedup, _watched_speedup(trace, m))]
     if BASELINE in trace.lanes:
         with_prefill = shown_number(m.speedup_end_to_end, 2)
         figures.append(Figure("  with prefill", with_prefill, "with the time to the first token"))
@@ -372,7 +379,8 @@ def _counters_line(trace: Trace, m: Metrics) -> str:
     if rounds:
         cut = sum(token.outcome == "ignored" for token in rounds[-1].drafted)
     agrees = steps == steps_here and drafted == m.drafted
-    if agrees and 0 <= accepted - accepted_here <= cut:
+    more_accepted = accepted - accepted_here
+    if agrees and 0 <= more_accepted <= cut:
         return f"Its counters agree: {moved}."
     return (
         f"Its counters rose by {moved} meanwhile, and this stream had {m.drafted} and "

@@ -96,7 +96,10 @@ class Trace:
 
     def text(self, lane: Lane) -> str:
         """The text that a lane emitted."""
-        return "".join(token.text for r in self.lane(lane) for token in r.emitted)
+        texts: list[str] = []
+        for r in self.lane(lane):
+            texts += [token.text for token in r.emitted]
+        return "".join(texts)
 
     def to_dict(self) -> dict[str, Any]:
         """The trace as JSON-ready values, in the form that this module's docstring gives."""
@@ -117,7 +120,9 @@ class Trace:
         Raises `TraceError` with the first field that breaks the schema.
         """
         # This check comes first: a file of another version is not a damaged file.
-        version = data.get("schema") if isinstance(data, dict) else None
+        version = None
+        if isinstance(data, dict):
+            version = data.get("schema")
         if type(version) is int and not 1 <= version <= SCHEMA:
             raise TraceError(
                 f"this recording has schema {version:.6g} and this version of specviz reads up to "
@@ -225,7 +230,8 @@ def round_values(event: Round) -> dict[str, Any]:
 
 
 def _without_rare(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None or name not in RARE}
+    left_out = {name for name in RARE if values.get(name) is None}
+    return {name: value for name, value in values.items() if name not in left_out}
 
 
 def _without_empty(token: dict[str, Any]) -> dict[str, Any]:

@@ -86,7 +86,9 @@ def geometric_mean(logarithms: Sequence[float]) -> Estimate:
     value = float(np.exp(logarithm.value))
     if logarithm.low is None or logarithm.high is None:
         return Estimate(value, None, None)
-    return Estimate(value, float(np.exp(logarithm.low)), float(np.exp(logarithm.high)))
+    low = float(np.exp(logarithm.low))
+    high = float(np.exp(logarithm.high))
+    return Estimate(value, low, high)
 
 
 @lru_cache(maxsize=4096)  # a sweep computes it after every piece, mostly from the same values
@@ -95,9 +97,10 @@ def mean_interval(values: tuple[float, ...]) -> tuple[float, float] | None:
     if len(values) < 2:
         return None
     generator = np.random.default_rng(0)
-    picked = generator.integers(0, len(values), (SAMPLES, len(values) - 1))
-    means = np.asarray(values)[picked].mean(1)  # [SAMPLES]
-    low, high = np.percentile(means, LEVEL)
+    size = len(values) - 1
+    picked = generator.integers(0, len(values), (SAMPLES, size))  # indices
+    samples = np.asarray(values)[picked]  # [SAMPLES, size]
+    low, high = np.percentile(samples.mean(1), LEVEL)
     return float(low), float(high)
 
 
@@ -220,7 +223,8 @@ def _delay(rounds: Sequence[Round], usual: dict[int, float]) -> float:
     expected = sum(usual[len(r.drafted)] for r in rounds)
     if not expected:
         return 0.0
-    return sum(map(seconds_of, rounds)) / expected - 1
+    measured = sum(map(seconds_of, rounds))
+    return measured / expected - 1
 
 
 def _windows(
@@ -231,13 +235,19 @@ def _windows(
     """
     shorter = min(len(rounds), len(baseline_rounds))
     count = min(MAX_WINDOWS, shorter // WINDOW)
+    windows = _cut(rounds, count)
+    baseline_windows = _cut(baseline_rounds, count)
+    return list(zip(windows, baseline_windows, strict=True))
 
-    def window(lane_rounds: Sequence[Round], index: int) -> Sequence[Round]:
-        begin = len(lane_rounds) * index // count
-        end = len(lane_rounds) * (index + 1) // count
-        return lane_rounds[begin:end]
 
-    return [(window(rounds, index), window(baseline_rounds, index)) for index in range(count)]
+def _cut(rounds: Sequence[Round], count: int) -> list[Sequence[Round]]:
+    """Cut rounds into `count` consecutive parts of nearly equal length."""
+    parts = []
+    for index in range(count):
+        begin = len(rounds) * index // count
+        end = len(rounds) * (index + 1) // count
+        parts.append(rounds[begin:end])
+    return parts
 
 
 def _doubt(
@@ -249,7 +259,8 @@ def _doubt(
         return "delay"
     if by_windows is None:
         return "short"
-    if by_windows.high - by_windows.low > MAX_SPREAD * by_windows.median:
+    quartile_range = by_windows.high - by_windows.low
+    if quartile_range > MAX_SPREAD * by_windows.median:
         return "spread"
     if not by_windows.low <= speedup <= by_windows.high:
         return "outside"
