@@ -37,7 +37,8 @@ def main(arguments: Sequence[str]) -> None:
     print("|---|---|---|---|---|")
     for kind in arguments or kinds:
         model = model_families.build(kind)
-        ids = torch.randint(40, (1, sum(SEVERAL)), generator=torch.Generator().manual_seed(1))
+        generator = torch.Generator().manual_seed(1)
+        ids = torch.randint(40, (1, sum(SEVERAL)), generator=generator)
         with torch.inference_mode():
             whole = model(input_ids=ids, use_cache=False).logits[0]
         several = _difference(model, ids, SEVERAL, whole)
@@ -55,9 +56,11 @@ def _difference(model: Any, ids: torch.Tensor, widths: Sequence[int], whole: tor
         for width in widths:
             options = positions_from(model, begin, width) | {cache_argument(model): cache}
             piece = ids[:, begin : begin + width]
-            logits.append(model(input_ids=piece, use_cache=True, **options).logits[0])
+            output = model(input_ids=piece, use_cache=True, **options)
+            logits.append(output.logits[0])
             begin += width
-    return float((torch.cat(logits) - whole).abs().max())
+    difference = torch.cat(logits) - whole
+    return float(difference.abs().max())
 
 
 def _reading(model: Any) -> str:

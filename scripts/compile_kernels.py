@@ -137,12 +137,15 @@ def assembler_report(ptx: str, gpu: int) -> str:
     """The report on registers from ptxas, which is in Triton's wheel."""
     from triton.backends.nvidia.compiler import get_ptxas
 
-    name = f"sm_{gpu}a" if gpu >= 90 else f"sm_{gpu}"
+    name = f"sm_{gpu}"
+    if gpu >= 90:
+        name += "a"
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
         command = [get_ptxas(gpu).path, "-v", f"-arch={name}", file.name, "-o", os.devnull]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return done.stderr
 
 
 def main() -> int:
@@ -163,7 +166,7 @@ def main() -> int:
                 f"| {kernel.spilled} | {kernel.shared} | {kernel.copies_ahead} |",
                 flush=True,
             )
-    return 0 if all_fit else 1
+    return int(not all_fit)
 
 
 if __name__ == "__main__":

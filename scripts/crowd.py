@@ -73,15 +73,17 @@ class Visitor:
         self.chance = chance
         self.session = uuid4().hex
         # As a proxy on this machine would: each visitor has a share of the page.
-        address = ".".join(str(chance.randrange(256)) for _ in range(3))
-        self.headers = {"X-Forwarded-For": f"10.{address}"}
+        numbers = [str(chance.randrange(256)) for _ in range(3)]
+        address = ".".join(["10", *numbers])
+        self.headers = {"X-Forwarded-For": address}
 
     async def open(self) -> None:
         """Open the page and load a recording, if there is one, as the page does."""
         began = time.perf_counter()
         await self._get("/")
         if self.crowd.recordings:
-            raw = await self._get("/" + self.chance.choice(self.crowd.recordings))
+            recording = self.chance.choice(self.crowd.recordings)
+            raw = await self._get(f"/{recording}")
             if raw[:2] == b"\x1f\x8b":
                 raw = gzip.decompress(raw)
             if not json.loads(raw)["rounds"]:
@@ -145,7 +147,7 @@ class Visitor:
             self._note_error(delta.get("error"))
             if stops and received["event"] == 3 and not over:
                 stop = {"session": self.session}
-                await asyncio.gather(*(self._post("ask/stop", stop) for _ in range(2)))
+                await asyncio.gather(self._post("ask/stop", stop), self._post("ask/stop", stop))
         return over
 
     def _note_error(self, error: str | None) -> None:
@@ -214,11 +216,11 @@ async def crowd_figures(
     many `times`. tokens: the length of a run.
     """
     # The server closes idle connections after five seconds, so they are not reused after two.
-    limits = httpx.Limits(max_connections=4 * (visitors + strangers), keepalive_expiry=2.0)
+    max_connections = 4 * (visitors + strangers)
+    limits = httpx.Limits(max_connections=max_connections, keepalive_expiry=2.0)
     async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT, limits=limits) as client:
-        page = (await client.get("/")).text
-        offer = json.loads(page.split('id="offer">')[1].split("</script>")[0])
-        crowd = Crowd(client, offer, tokens)
+        page = await client.get("/")
+        crowd = Crowd(client, _offer_in(page.text), tokens)
         deadline = time.monotonic() + seconds
         if only:
             turns: Iterator[int] = iter(range(times))
@@ -232,9 +234,10 @@ async def crowd_figures(
             chance = random.Random(f"stranger {number}")
             tabs.append(_disturb(crowd, chance, deadline))
         await asyncio.gather(*tabs)
-    unexpected = {
-        str(status): times for status, times in crowd.statuses.items() if status not in EXPECTED
-    }
+    unexpected = {}
+    for status, answers in crowd.statuses.items():
+        if status not in EXPECTED:
+            unexpected[str(status)] = answers
     return {
         "counts": dict(crowd.counts),
         "errors": len(crowd.errors),
@@ -247,6 +250,13 @@ async def crowd_figures(
     }
 
 
+def _offer_in(page: str) -> dict[str, Any]:
+    """The JSON document in the page's HTML."""
+    after_begin = page.split('id="offer">')[1]
+    document = after_begin.split("</script>")[0]
+    return dict(json.loads(document))
+
+
 async def _visit(crowd: Crowd, chance: random.Random, turns: Iterator[int], only: str) -> None:
     """Make visits one after another while there are turns, each with a random action or the only
     one."""
@@ -255,7 +265,7 @@ async def _visit(crowd: Crowd, chance: random.Random, turns: Iterator[int], only
         if only:
             await crowd.watch(getattr(visitor, only)())
             continue
-        (action,) = chance.choices([*ACTIONS], [*ACTIONS.values()])
+        (action,) = chance.choices(list(ACTIONS), list(ACTIONS.values()))
         await crowd.watch(visitor.open())
         if action:
             await crowd.watch(getattr(visitor, action)())
@@ -267,7 +277,8 @@ async def _disturb(crowd: Crowd, chance: random.Random, deadline: float) -> None
     address = f"10.255.255.{chance.randrange(256)}"
     while time.monotonic() < deadline:
         try:
-            crowd.statuses[await _annoy(crowd, chance, address)] += 1
+            status = await _annoy(crowd, chance, address)
+            crowd.statuses[status] += 1
         except httpx.HTTPError as error:
             crowd.failures[type(error).__name__] += 1
         await asyncio.sleep(PAUSE)
@@ -280,4 +291,6 @@ def _quantiles(waits: list[float]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(crowd_figures(**json.loads(sys.argv[1])))))
+    arguments = json.loads(sys.argv[1])
+    figures = asyncio.run(crowd_figures(**arguments))
+    print(json.dumps(figures))

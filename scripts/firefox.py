@@ -80,7 +80,8 @@ class Firefox:
         self._number = 0
         connection = socket.create_connection(("127.0.0.1", port), timeout=ANSWERS_WITHIN)
         self._stream = connection.makefile("rwb")
-        self._stream.write(HANDSHAKE.format(port=port).replace("\n", "\r\n").encode())
+        handshake = HANDSHAKE.format(port=port).replace("\n", "\r\n")
+        self._stream.write(handshake.encode())
         self._stream.flush()
         while self._stream.readline().strip():
             pass  # the answer's headers
@@ -117,7 +118,8 @@ class Firefox:
 
     def press(self, key: str) -> None:
         """Press a key."""
-        actions = [{"type": kind, "value": KEYS.get(key, key)} for kind in ("keyDown", "keyUp")]
+        value = KEYS.get(key, key)
+        actions = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
         source = {"type": "key", "id": "keyboard", "actions": actions}
         self.ask("input.performActions", context=self._window, actions=[source])
 
@@ -129,7 +131,8 @@ class Firefox:
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The result of a command; events may come before it."""
         self._number += 1
-        self._send(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        command = {"id": self._number, "method": method, "params": parameters}
+        self._send(json.dumps(command))
         while (answer := json.loads(self._receive())).get("id") != self._number:
             entry = answer.get("params", {})
             if answer.get("method") == "log.entryAdded" and entry["level"] in ("error", "warn"):
@@ -140,7 +143,8 @@ class Firefox:
 
     def _send(self, text: str) -> None:
         """Send a frame of a WebSocket (RFC 6455)."""
-        mask, data = b"mask", text.encode()  # Firefox takes a mask of zeros for none
+        mask = b"mask"  # Firefox takes a mask of zeros for none
+        data = text.encode()
         if len(data) < 126:
             size = struct.pack(">BB", 0x81, 0x80 | len(data))
         else:

@@ -94,7 +94,8 @@ def machine(report: Report, visit: Visit) -> None:
     report("cuda", torch.version.cuda)
     # Triton's requirements for launching its first kernel.
     report("compiler", shutil.which("cc") or shutil.which("gcc"))
-    report("python_headers", (Path(sysconfig.get_path("include")) / "Python.h").is_file())
+    headers = Path(sysconfig.get_path("include"))
+    report("python_headers", (headers / "Python.h").is_file())
     report("copy_bytes_per_second", copy_rate(device, visit.copied))
     ones = torch.ones(4, device=device)
     report("captures", Program(lambda x: (x + 1,), [ones]).graphed)
@@ -110,7 +111,8 @@ def copy_rate(device: torch.device, size: int) -> float:
     """Bytes a second of a copy within the device, those read and those written."""
     source = torch.ones(size // 8, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
-    return 2 * source.nbytes / seconds_of(lambda: target.copy_(source), device, 5)
+    seconds = seconds_of(lambda: target.copy_(source), device, 5)
+    return 2 * source.nbytes / seconds
 
 
 def launches(report: Report, visit: Visit) -> None:
@@ -140,13 +142,18 @@ def bits(report: Report, visit: Visit, shape: Shape) -> None:
         engine = make_engine(model, vocab)
         engine.forward(torch.tensor(ids[:PROMPT], device=device), keep=1)
         whole = _logits(engine, ids, PROMPT, ROWS)
-        figures["again"] = torch.equal(whole, _logits(engine, ids, PROMPT, ROWS))
-        widths = [_logits(engine, ids, PROMPT, width) for width in range(1, ROWS)]
-        same_widths = [torch.equal(logits, whole[: len(logits)]) for logits in widths]
-        figures["widths_equal"] = sum(same_widths)
-        figures["widths"] = len(widths)
-        difference = max((logits - whole[: len(logits)]).abs().max() for logits in widths)
-        figures["largest_difference"] = float(difference)
+        again = _logits(engine, ids, PROMPT, ROWS)
+        figures["again"] = torch.equal(whole, again)
+        same_widths = 0
+        largest_difference = 0.0
+        for width in range(1, ROWS):
+            logits = _logits(engine, ids, PROMPT, width)
+            same_widths += torch.equal(logits, whole[:width])
+            difference = (logits - whole[:width]).abs().max()
+            largest_difference = max(largest_difference, float(difference))
+        figures["widths_equal"] = same_widths
+        figures["widths"] = ROWS - 1
+        figures["largest_difference"] = largest_difference
         # The last token in another row of its pass: those before it were fed before.
         _logits(engine, ids, PROMPT, ROWS)
         same_rows = 0
@@ -156,7 +163,8 @@ def bits(report: Report, visit: Visit, shape: Shape) -> None:
         figures["rows_equal"] = same_rows
         if isinstance(engine, static.StaticEngine):
             engine.reserve(4 * PROMPT + 1024)
-            figures["in_longer_buffers"] = torch.equal(whole, _logits(engine, ids, PROMPT, ROWS))
+            in_longer_buffers = _logits(engine, ids, PROMPT, ROWS)
+            figures["in_longer_buffers"] = torch.equal(whole, in_longer_buffers)
         report(kernels, figures)
 
 
@@ -173,12 +181,13 @@ def pair_speeds(report: Report, visit: Visit, shape: Shape, acceptance: float) -
     """Everything about one pair: floors, passes, kernels, rounds, lanes beside `generate()`."""
     device = best_device()
     rate = copy_rate(device, visit.copied)
-    models = [random_model(size, device) for size in (shape.target, shape.draft)]
-    pair = Pair(target=models[0], draft=models[1], tokenizer=numbers(shape.vocab), name="random")
+    target = random_model(shape.target, device)
+    draft = random_model(shape.draft, device)
+    pair = Pair(target=target, draft=draft, tokenizer=numbers(shape.vocab), name="random")
     report("acceptance", acceptance)
-    for role, model in (("target", pair.target), ("draft", pair.draft)):
-        report(f"{role}_floor_seconds", pass_bytes(model) / rate)
-    for kernels in kernel_forms(report, pair.vocab, *models):
+    report("target_floor_seconds", pass_bytes(target) / rate)
+    report("draft_floor_seconds", pass_bytes(draft) / rate)
+    for kernels in kernel_forms(report, pair.vocab, target, draft):
 
         def report_form(name: str, value: Any, kernels: str = kernels) -> None:
             report(f"{kernels}: {name}", value)
@@ -234,7 +243,9 @@ class _Speeds:
         judge = getattr(path, "launch", path.judge)  # without the copy to the host, if it can
         widths = {}
         for width in range(1, gamma + 2):
-            draft = Draft.certain(self._ids[: width - 1], run) if width > 1 else None
+            draft: Draft | None = None
+            if width > 1:
+                draft = Draft.certain(self._ids[: width - 1], run)
 
             def one_pass(draft: Draft | None = draft) -> None:
                 target.rollback(PROMPT - 1)
@@ -304,10 +315,12 @@ class _Speeds:
             other_rule=scripted(self._acceptance),
         )
         rates = rows[0].tokens_per_second
-        self._report("tokens_per_second", {name: rate.median for name, rate in rates.items()})
+        medians = {name: rate.median for name, rate in rates.items()}
+        self._report("tokens_per_second", medians)
 
     def _feed(self, engine: Any) -> None:
-        engine.forward(torch.tensor(self._ids[:-1], device=engine.device), keep=1)
+        feed = torch.tensor(self._ids[:-1], device=engine.device)
+        engine.forward(feed, keep=1)
 
 
 def proof(report: Report, visit: Visit) -> None:
@@ -320,9 +333,8 @@ def proof(report: Report, visit: Visit) -> None:
 def cuda_tests(report: Report, visit: Visit) -> None:
     """The tests that need a GPU."""
     command = [sys.executable, "-m", "pytest", "tests/engines/test_cuda.py", "-m", "cuda", "-q"]
-    done = subprocess.run(
-        [*command, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True
-    )
+    command += ["-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     print(done.stdout[-4000:], done.stderr[-2000:])
     lines = done.stdout.strip().splitlines() or ["nothing was printed"]
     report("summary", lines[-1])
@@ -343,7 +355,8 @@ def vllm_speed(report: Report, visit: Visit, shape: Shape) -> None:
     rates = [line for line in done.stdout.splitlines() if line.startswith("tokens/s")]
     if not rates:
         raise SystemExit("vLLM printed no rate")
-    report("tokens_per_second", float(rates[-1].split()[1]))
+    _, rate = rates[-1].split()
+    report("tokens_per_second", float(rate))
 
 
 def seconds_of(run: Callable[[], object], device: torch.device, repeats: int) -> float:

@@ -35,7 +35,9 @@ def apt_install(package: str) -> bool:
         return False
     apt_get = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
     install = [*apt_get, "install", "--no-install-recommends", package]
-    return run(*install) or (run(*apt_get, "update") and run(*install))
+    if run(*install):
+        return True
+    return run(*apt_get, "update") and run(*install)
 
 
 def make_venv(venv: Path) -> None:
@@ -69,9 +71,10 @@ def install(venv: Path, requirements: str) -> None:
         # index; if it cannot be reached, the next command installs PyPI's larger build.
         alone: list[str | Path] = ["--retries", "1", "--no-deps", "--index-url", CPU_INDEX]
         run(*pip, *alone, "--constraint", "requirements.txt", "torch")
-    uv: list[str | Path] = [venv / "bin" / "uv", "pip", "install", "--python", python]
-    if not only_pip(python) and run(*pip, "--quiet", UV) and run(*uv, "-r", requirements):
-        return
+    if not only_pip(python) and run(*pip, "--quiet", UV):
+        uv: list[str | Path] = [venv / "bin" / "uv", "pip", "install", "--python", python]
+        if run(*uv, "-r", requirements):
+            return
     if not run(*pip, "-r", requirements):
         raise SystemExit(f"pip could not install {requirements}: see its message above.")
 

@@ -23,17 +23,21 @@ HEAD = "# Written by 'make lock'; only the Docker image is installed from this.\
 
 def main() -> None:
     """Ask uv for the versions and write both files."""
-    command = ["uv", "pip", "compile", REQUIREMENTS, "--universal", "--generate-hashes"]
-    options = ["--python-version", PYTHON, "--no-header", "--no-annotate", "--quiet"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command, *options], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "uv", "pip", "compile", REQUIREMENTS]
+    command += ["--universal", "--generate-hashes", "--python-version", PYTHON]
+    command += ["--no-header", "--no-annotate", "--quiet"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit("lock: uv could not resolve the versions: see its message above.")
     pins = pins_in(done.stdout)
-    for name, with_cuda in (("requirements.lock", False), ("requirements-torch.lock", True)):
-        pins_of_file = [pin for pin in pins if bool(CUDA.match(pin)) == with_cuda]
-        (ROOT / name).write_text(HEAD + "".join(pins_of_file), "utf-8")
+    cuda_pins = [pin for pin in pins if CUDA.match(pin)]
+    other_pins = [pin for pin in pins if not CUDA.match(pin)]
+    _write("requirements.lock", other_pins)
+    _write("requirements-torch.lock", cuda_pins)
+
+
+def _write(name: str, pins: list[str]) -> None:
+    (ROOT / name).write_text(HEAD + "".join(pins), "utf-8")
 
 
 def pins_in(text: str) -> list[str]:

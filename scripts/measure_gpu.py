@@ -125,7 +125,8 @@ def run_step(
 ) -> None:
     """Run a step in a process of its own for at most `limit` seconds; all that it started ends with
     it, and the figures that it sent are kept."""
-    log = folder / (re.sub(r"\W|_", "-", step.name) + ".log")
+    log_name = re.sub(r"\W|_", "-", step.name)
+    log = folder / f"{log_name}.log"
     # A fork has all that was imported. It can use a GPU because none was requested before.
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
@@ -194,22 +195,27 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """The speeds as Markdown, in tokens/s; floors are of a pass of the target."""
     yield "| " + " | ".join(HEADINGS) + " |"
     yield "|---" * len(HEADINGS) + "|"
-    vllm = {
-        outcome.name.removeprefix("vLLM, "): outcome.figures.get("tokens_per_second")
-        for outcome in outcomes
-        if outcome.name.startswith("vLLM, ")
-    }
+    vllm = {}
+    for outcome in outcomes:
+        if outcome.name.startswith("vLLM, "):
+            pair = outcome.name.removeprefix("vLLM, ")
+            vllm[pair] = outcome.figures.get("tokens_per_second")
     for outcome in outcomes:
         for kernels in ("torch", "triton"):
-            prefix = f"{kernels}: "
-            figures = {
-                name.removeprefix(prefix): value
-                for name, value in outcome.figures.items()
-                if name.startswith(prefix)
-            }
+            figures = _figures_of(outcome, kernels)
             if "pass_seconds" in figures:
                 cells = _cells(outcome.figures | figures, vllm.get(outcome.name))
                 yield f"| {outcome.name} | {kernels} | " + " | ".join(cells) + " |"
+
+
+def _figures_of(outcome: Outcome, kernels: str) -> dict[str, Any]:
+    """The figures of one form of a step's kernels."""
+    prefix = f"{kernels}: "
+    figures = {}
+    for name, value in outcome.figures.items():
+        if name.startswith(prefix):
+            figures[name.removeprefix(prefix)] = value
+    return figures
 
 
 def _cells(figures: dict[str, Any], vllm: float | None) -> list[str]:

@@ -24,7 +24,7 @@ from specviz.inspect.shapes import Size
 from specviz.measure.bench.roofline import floor
 from specviz.sides.fast_cpu.engine import CompiledEngine
 
-SIZES = {
+SIZES = {  # in the order of the fields of `Size`: vocabulary, widths, layers, heads, tied
     "smollm2-135m": Size(49152, 576, 1536, 30, 9, 3, True),
     "smollm2-360m": Size(49152, 960, 2560, 32, 15, 5, True),
     "qwen2.5-0.5b": Size(151936, 896, 4864, 24, 14, 2, True),
@@ -65,8 +65,12 @@ def times(engine: MakeEngine, model: Any, repeats: int) -> list[float]:
     running.forward(torch.arange(CONTEXT), 1)
     medians = []
     for width in range(1, 7):
-        medians.append(_median_seconds(running, CONTEXT, torch.arange(width), width, repeats))
-    medians.append(_median_seconds(running, 0, torch.arange(LONG) % vocab, 1, repeats))
+        ids = torch.arange(width)
+        median = _median_seconds(running, CONTEXT, ids, width, repeats)
+        medians.append(median)
+    prompt = torch.arange(LONG) % vocab
+    median = _median_seconds(running, 0, prompt, 1, repeats)
+    medians.append(median)
     return medians
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,27 +80,37 @@ def main() -> None:
 
 def _pieces(tokenizer: Any, files: Sequence[str], tokens: int) -> list[list[int]]:
     """Pieces of the files with about this number of counted tokens."""
-    ids = [i for name in files for i in tokenizer((ROOT / name).read_text("utf-8"))["input_ids"]]
-    count = -(-tokens // (PIECE - FIRST))
-    pieces = [ids[begin : begin + PIECE] for begin in range(0, len(ids), PIECE)]
-    return [piece for piece in pieces if len(piece) == PIECE][:count]
+    ids: list[int] = []
+    for name in files:
+        text = (ROOT / name).read_text("utf-8")
+        ids += tokenizer(text)["input_ids"]
+    count = ceil(tokens / (PIECE - FIRST))
+    whole_pieces = len(ids) // PIECE
+    pieces = []
+    for number in range(min(count, whole_pieces)):
+        begin = number * PIECE
+        pieces.append(ids[begin : begin + PIECE])
+    return pieces
 
 
 @torch.inference_mode()
 def _logits(pair: Pair, ids: Sequence[int]) -> Tensor:
     """The logits [PIECE - FIRST, vocab] that follow each of the counted tokens."""
     engine = make_engine(pair.target, pair.vocab)
-    keep = PIECE - FIRST + 1
-    return engine.forward(torch.tensor(ids), keep=keep)[:-1].clone()
+    logits = engine.forward(torch.tensor(ids), keep=PIECE - FIRST + 1)
+    return logits[:-1].clone()
 
 
 def _divergence(exact: Tensor, other: Tensor) -> Divergence:
     log_p = torch.log_softmax(exact.double(), 0)
     log_q = torch.log_softmax(other.double(), 0)
     p = log_p.exp()
+    q = log_q.exp()
+    kl = (p * (log_p - log_q)).sum()
+    variation = (p - q).abs().sum() / 2
     return Divergence(
-        kl=float((p * (log_p - log_q)).sum()),
-        variation=float((p - log_q.exp()).abs().sum() / 2),
+        kl=float(kl),
+        variation=float(variation),
         same_choice=bool(exact.argmax() == other.argmax()),
     )
 
@@ -115,10 +126,16 @@ def _listed_divergence(exact: Tensor, server: str, prompt: Sequence[int]) -> Div
     q = log_q.exp()
     rest_p = (1 - p.sum()).clamp(min=1e-12)
     rest_q = (1 - q.sum()).clamp(min=1e-12)
-    kl = (p * (log_p - log_q)).sum() + rest_p * (rest_p / rest_q).log()
-    variation = ((p - q).abs().sum() + (rest_p - rest_q).abs()) / 2
+    kl_of_listed = (p * (log_p - log_q)).sum()
+    kl_of_rest = rest_p * (rest_p / rest_q).log()
+    difference_of_listed = (p - q).abs().sum()
+    difference_of_rest = (rest_p - rest_q).abs()
     best = max(listed, key=lambda token: listed[token])
-    return Divergence(float(kl), float(variation), best == int(exact.argmax()))
+    return Divergence(
+        kl=float(kl_of_listed + kl_of_rest),
+        variation=float((difference_of_listed + difference_of_rest) / 2),
+        same_choice=best == int(exact.argmax()),
+    )
 
 
 def _listed(server: str, prompt: Sequence[int]) -> Iterator[tuple[int, float]]:
@@ -132,9 +149,11 @@ def _listed(server: str, prompt: Sequence[int]) -> Iterator[tuple[int, float]]:
     }
     reply = httpx.post(f"{server.rstrip('/')}/completion", json=body, timeout=LARGEST_WAIT)
     answer = reply.raise_for_status().json()
-    for token in answer["completion_probabilities"][0]["top_logprobs"]:
-        if token["logprob"] is not None and token["logprob"] > -1e30:
-            yield token["id"], token["logprob"]
+    first_token = answer["completion_probabilities"][0]
+    for token in first_token["top_logprobs"]:
+        logprob = token["logprob"]
+        if logprob is not None and logprob > -1e30:
+            yield token["id"], logprob
 
 
 def _print_row(name: str, divergences: Sequence[Divergence]) -> None:

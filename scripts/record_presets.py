@@ -24,8 +24,9 @@ MAX_BYTES = 2**21  # bytes of all recordings together
 
 def recorded_of(pair: str) -> tuple[Preset, ...]:
     """The recordings of this pair for the stage's questions, in addition to its presets."""
-    read = json.loads((folder_of(pair) / QUESTIONS).read_text("utf-8"))
-    return tuple(Preset(**entry) for entry in read["recorded"])
+    path = folder_of(pair) / QUESTIONS
+    questions = json.loads(path.read_text("utf-8"))
+    return tuple(Preset(**entry) for entry in questions["recorded"])
 
 
 def main() -> None:

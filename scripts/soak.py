@@ -85,14 +85,16 @@ def main() -> int:
 
     worker, page = start_page()
     page.serve(quiet=True)
-    plan = SHORT if options.short else Plan()
+    plan = Plan()
+    if options.short:
+        plan = SHORT
     figures = soaked(page, page.url.rstrip("/"), plan)
     if options.json:
         Path(options.json).write_text(json.dumps(figures, indent=1) + "\n")
     _print(figures)
     worker.close()
     page.close()
-    return 1 if figures["problems"] else 0
+    return int(bool(figures["problems"]))
 
 
 def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
@@ -131,7 +133,8 @@ def _visits(**arguments: Any) -> dict[str, Any]:
     command = [sys.executable, "-m", "scripts.crowd", json.dumps(arguments)]
     began = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    return {**json.loads(done.stdout), "seconds": round(time.monotonic() - began, 1)}
+    seconds = time.monotonic() - began
+    return {**json.loads(done.stdout), "seconds": round(seconds, 1)}
 
 
 def census(page: Any, steady: int) -> Census:
@@ -158,7 +161,9 @@ def census(page: Any, steady: int) -> Census:
                 has_fallen = True
             else:
                 latest[name] = before[name]
-        unchanged = 0 if has_fallen else unchanged + 1
+        unchanged += 1
+        if has_fallen:
+            unchanged = 0
     return latest
 
 

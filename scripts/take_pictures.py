@@ -115,9 +115,14 @@ def take_close_ups(page: Any, url: str, out: Path) -> None:
         right = max(lane["x"] + lane["width"], card["x"] + card["width"])
         bottom = max(lane["y"] + LANE_HEIGHT, card["y"] + card["height"])
         clip = {"x": left, "y": top, "width": right - left + 8, "height": bottom - top + 8}
-        picture = Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")
+        picture = _picture(page.screenshot(clip=clip))
         picture.quantize(COLOURS).save(out / f"{name}.png", optimize=True)
         print(out / f"{name}.png")
+
+
+def _picture(png: bytes) -> Image.Image:
+    """A screenshot as a picture without transparency."""
+    return Image.open(io.BytesIO(png)).convert("RGB")
 
 
 def take_choose(page: Any, url: str, out: Path) -> None:
@@ -138,7 +143,7 @@ def take_motion(page: Any, out: Path) -> None:
     for number in range(FRAMES):
         page.evaluate(SEEK, [(number + 1) / FRAMES])
         page.wait_for_timeout(60)  # milliseconds, for a frame
-        frame = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        frame = _picture(page.screenshot())
         height = round(frame.height * MOVING_WIDTH / frame.width)
         frames.append(frame.resize((MOVING_WIDTH, height), Image.Resampling.LANCZOS))
     durations = [FRAME_MS] * (FRAMES - 1) + [LAST_FRAME_MS]

@@ -56,13 +56,15 @@ def deployments(folder: Path) -> Iterator[Deployment]:
     """The ways to serve, the plainest first."""
     target = ASSETS / "pair" / "target"
     draft = ASSETS / "pair" / "draft"
+    with_draft = speculating({"model": str(draft)})
     ngram = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
     yield Deployment(ALONE, target, draft)
-    yield Deployment("its own draft", target, draft, speculating({"model": str(draft)}))
+    yield Deployment("its own draft", target, draft, with_draft)
     yield Deployment("its own n-grams", target, draft, speculating(ngram))
     yield Deployment("two nodes", target, draft, nodes=2)
     target, draft = save_few_words(folder)
-    yield Deployment(FEW, target, draft, speculating({"model": str(draft)}))
+    with_draft = speculating({"model": str(draft)})
+    yield Deployment(FEW, target, draft, with_draft)
     # It lists too few log-probabilities of too few words: exact only by its own draws.
     drawn = ("--max-logprobs", "3", "--logprobs-mode", "processed_logprobs")
     yield Deployment(DRAWN, target, draft, drawn)
@@ -71,7 +73,8 @@ def deployments(folder: Path) -> Iterator[Deployment]:
 def asked(server: Running, local: Pair) -> Iterator[Named]:
     """The checks of one running server, the last of which may end it."""
     deployment = server.deployment
-    remote = checked_pair(load_pair(f"{server.url}#{MODEL}+{deployment.draft}"))
+    address = f"{server.url}#{MODEL}"
+    remote = checked_pair(load_pair(f"{address}+{deployment.draft}"))
     completions = Completions(Server(server.url), MODEL)
     if deployment.name in (FEW, DRAWN):
         own = partial(checks.its_own_distribution, completions, local, AT_ONCE)
@@ -82,9 +85,8 @@ def asked(server: Running, local: Pair) -> Iterator[Named]:
     yield "temperature 0.8, top-p 0.95", partial(checks.same_tokens, remote, local, checks.SAMPLED)
     yield "its own text", partial(checks.its_own_text, completions, local)
     if deployment.options:
-        watched = partial(checks.watched, f"{server.url}#{MODEL}", local)
-        yield "its own speculation, watched", watched
-        yield "its own speculation, audited", partial(checks.audited, f"{server.url}#{MODEL}")
+        yield "its own speculation, watched", partial(checks.watched, address, local)
+        yield "its own speculation, audited", partial(checks.audited, address)
     yield "cost", partial(checks.cost, remote, completions)
     if deployment.name == ALONE or deployment.nodes > 1:
         yield "killed during a run", partial(checks.killed, remote, server.kill)
@@ -95,7 +97,8 @@ def examine(python: Path, deployment: Deployment, folder: Path) -> Iterator[Row]
     print(f"{deployment.name}: starting", flush=True)
     try:
         with running(python, deployment, folder) as server:
-            yield deployment.name, Finding("starts", True, "answers", round(server.seconds, 1))
+            started = Finding("starts", True, "answers", round(server.seconds, 1))
+            yield deployment.name, started
             local = checked_pair(load_pair(f"{deployment.target}+{deployment.draft}"))
             for name, ask in asked(server, local):
                 print(f"{deployment.name}: {name}", flush=True)

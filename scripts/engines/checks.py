@@ -58,7 +58,8 @@ def found(check: str, ask: Callable[[], Finding]) -> Finding:
         finding = ask()
     except SpecvizError as error:
         finding = Finding(check, False, str(error))
-    return replace(finding, check=check, seconds=round(time.monotonic() - began, 1))
+    seconds = time.monotonic() - began
+    return replace(finding, check=check, seconds=round(seconds, 1))
 
 
 def same_tokens(
@@ -80,7 +81,8 @@ def its_own_text(completions: Completions, local: Pair) -> Finding:
     compared = 0
     differences: list[str] = []
     for prompt in PROMPTS:
-        (ours,) = _written(completions, local.encode(prompt), GREEDY.max_new_tokens, 0.0)
+        prompt_ids = local.encode(prompt)
+        (ours,) = _written(completions, prompt_ids, GREEDY.max_new_tokens, 0.0)
         theirs = _ids(baseline(local, prompt, GREEDY))
         compared += len(theirs)
         differences += _differences(local, prompt, ours, theirs, GREEDY)
@@ -90,13 +92,17 @@ def its_own_text(completions: Completions, local: Pair) -> Finding:
 def watched(url: str, local: Pair) -> Finding:
     """The server's own speculation as a lane: a trace that keeps the rules, with the text of the
     same target here, and counts that the server's counters confirm."""
-    trace = Trace.from_events(race(load_pair(url), PROMPTS[0], GREEDY))
+    prompt = PROMPTS[0]
+    trace = Trace.from_events(race(load_pair(url), prompt, GREEDY))
     check_trace(trace)
-    theirs = _ids(baseline(local, PROMPTS[0], GREEDY))
-    differences = _differences(local, PROMPTS[0], _ids(trace.rounds), theirs, GREEDY)
+    ours = _ids(trace.rounds)
+    theirs = _ids(baseline(local, prompt, GREEDY))
+    differences = _differences(local, prompt, ours, theirs, GREEDY)
     identity = _identity(len(theirs), differences)
     seen = _counts_of(trace)
-    counted = trace.end.counted if trace.end else None
+    counted: dict[str, int] | None = None
+    if trace.end is not None:
+        counted = trace.end.counted
     # A step whose drafts were all rejected looks like one without drafts, so its position is
     # uncertain.
     is_unsure = any(round.untold for round in trace.rounds)
@@ -154,7 +160,9 @@ def its_own_distribution(completions: Completions, local: Pair, count: int) -> F
     these."""
     drawn = _written(completions, [[0]] * count, LENGTH, 1.0, ignore_eos=True)
     finding = frequencies(map(tuple, drawn), local.target)
-    distribution = "the target's own" if finding.passed else "ANOTHER DISTRIBUTION"
+    distribution = "ANOTHER DISTRIBUTION"
+    if finding.passed:
+        distribution = "the target's own"
     return replace(finding, passed=None, says=f"{distribution}: {finding.says}")
 
 
@@ -178,12 +186,15 @@ def cost(remote: Pair, completions: Completions) -> Finding:
     sentences = []
     for name, settings in (("greedy", GREEDY), ("temperature 0.8", SAMPLED)):
         rounds = list(speculate(remote, PROMPTS[0], settings))
-        full_rounds = [round for round in rounds if len(round.drafted) == settings.gamma] or rounds
+        full_rounds = [round for round in rounds if len(round.drafted) == settings.gamma]
+        if not full_rounds:
+            full_rounds = rounds
         size = max(round.exchanged or 0 for round in full_rounds)
         milliseconds = 1e3 * median(round.verify_seconds for round in full_rounds)
         figures[name] = {"bytes": size, "milliseconds": milliseconds}
         sentences.append(f"{name}: {size:,} bytes and {milliseconds:.0f} ms a round")
-    rate = completions.streaming_rate(remote.encode(PROMPTS[0]), GREEDY.max_new_tokens)
+    prompt_ids = remote.encode(PROMPTS[0])
+    rate = completions.streaming_rate(prompt_ids, GREEDY.max_new_tokens)
     sentences.append(f"on its own it streams {rate:.1f} tokens/s")
     figures["tokens_per_second"] = rate
     return Finding("", True, "; ".join(sentences), figures=figures)
@@ -200,7 +211,8 @@ def killed(remote: Pair, kill: Callable[[], None]) -> Finding:
                 kill()
     except ServerError as error:
         says = f"{len(rounds)} rounds kept: {error}"
-        return Finding("", len(rounds) == 3 and str(error).endswith("."), says)
+        passed = len(rounds) == 3 and str(error).endswith(".")
+        return Finding("", passed, says)
     return Finding("", False, f"the run continued for {len(rounds)} rounds")
 
 
@@ -221,8 +233,11 @@ def _differences(
         return []
     if not settings.greedy or position >= min(len(ours), len(theirs)):
         return [f"other tokens from {position} on after {prompt!r}"]
-    behind = nats_behind(local, [*local.encode(prompt), *theirs[:position]], ours[position])
-    name = "a tie" if behind < TIED else "another token"
+    before = [*local.encode(prompt), *theirs[:position]]
+    behind = nats_behind(local, before, ours[position])
+    name = "another token"
+    if behind < TIED:
+        name = "a tie"
     return [f"{name} at {position} after {prompt!r}: {behind:.2g} nats behind"]
 
 
@@ -249,7 +264,8 @@ def _text_probabilities(target: Any) -> dict[tuple[int, ...], float]:
     """The probabilities at temperature 1 of all texts of `LENGTH` tokens after the token 0."""
     texts: dict[tuple[int, ...], float] = {(): 1.0}
     for _ in range(LENGTH):
-        logits = target(torch.tensor([[0, *text] for text in texts])).logits[:, -1]
+        ids = torch.tensor([[0, *text] for text in texts])
+        logits = target(ids).logits[:, -1]
         distributions = torch.softmax(logits.double(), -1).tolist()
         longer: dict[tuple[int, ...], float] = {}
         for (text, probability), distribution in zip(texts.items(), distributions, strict=True):

@@ -104,20 +104,22 @@ def commands(python: Path, deployment: Deployment, port: int, meeting: int) -> l
     first = [str(python), *SERVER, *common, "--host", "127.0.0.1", "--port", str(port)]
     if deployment.nodes == 1:
         return [first]
-    shared = ["--tensor-parallel-size", str(deployment.nodes), "--nnodes", str(deployment.nodes)]
+    nodes = str(deployment.nodes)
+    shared = ["--tensor-parallel-size", nodes, "--nnodes", nodes]
     shared += ["--master-addr", "127.0.0.1", "--master-port", str(meeting)]
     shared += ["--distributed-executor-backend", "mp"]
-    others = [
-        [str(python), *NODE, *common, *shared, "--node-rank", str(rank), "--headless"]
-        for rank in range(1, deployment.nodes)
-    ]
-    return [[*first, *shared, "--node-rank", "0"], *others]
+    commands_of_nodes = [[*first, *shared, "--node-rank", "0"]]
+    for rank in range(1, deployment.nodes):
+        other = [str(python), *NODE, *common, *shared, "--node-rank", str(rank), "--headless"]
+        commands_of_nodes.append(other)
+    return commands_of_nodes
 
 
 def save_few_words(folder: Path) -> tuple[Path, Path]:
     """Write a random pair of few words to folders below `folder`; returns target and draft."""
     size = Size(WORDS, 64, 64, 2, 2, 1, False)
-    target, draft = (random_model(size, head_dim=32, initializer_range=0.3) for _ in range(2))
+    target = random_model(size, head_dim=32, initializer_range=0.3)
+    draft = random_model(size, head_dim=32, initializer_range=0.3)
     torch.manual_seed(0)
     with torch.no_grad():
         for weight in draft.parameters():
@@ -158,7 +160,8 @@ def _version(python: str) -> str:
     """The version of vLLM in an environment; empty if it is not installed."""
     if not Path(python).is_file():
         return ""
-    return subprocess.run([python, "-c", VERSION], capture_output=True, text=True).stdout.strip()
+    done = subprocess.run([python, "-c", VERSION], capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 @contextmanager
@@ -171,8 +174,10 @@ def running(python: Path, deployment: Deployment, folder: Path) -> Iterator[Runn
     meeting = free_port()
     stem = deployment.name.replace(" ", "-")
     logs = [folder / f"{stem}-{node}.log" for node in range(deployment.nodes)]
-    nodes = zip(commands(python, deployment, port, meeting), logs, strict=True)
-    processes = [_started(command, log, i, len(logs)) for i, (command, log) in enumerate(nodes)]
+    commands_of_nodes = commands(python, deployment, port, meeting)
+    processes = []
+    for node, (command, log) in enumerate(zip(commands_of_nodes, logs, strict=True)):
+        processes.append(_started(command, log, node, len(logs)))
     began = time.monotonic()
     try:
         url = f"http://127.0.0.1:{port}/v1"
