@@ -175,8 +175,11 @@ async def collected(stream: States) -> Values:
     status = ""
     async with aclosing(stream):
         async for state in stream:
-            news = (state.get("header"), *state.get("rounds", ()), state.get("end"))
-            events += filter(None, news)
+            if state.get("header"):
+                events.append(state["header"])
+            events += state.get("rounds", ())
+            if state.get("end"):
+                events.append(state["end"])
             status = state["status"] or status
             rounds = sum(isinstance(event, Round) for event in events)
             if rounds:
@@ -191,7 +194,10 @@ async def collected(stream: States) -> Values:
 def _whole(events: list[Event]) -> dict[str, Any]:
     """A run as one value."""
     trace = Trace.from_events(events)
-    lanes = {lane: asdict(compute_metrics(trace, lane)) for lane in trace.header.speculative}
+    lanes = {}
+    for lane in trace.header.speculative:
+        metrics = compute_metrics(trace, lane)
+        lanes[lane] = asdict(metrics)
     first = trace.header.speculative[0]
     return {
         "text": trace.text(first),

@@ -52,7 +52,8 @@ class PageAudit:
             self._is_running = True
             self._step = "Asking the server."
             self._error = None
-        threading.Thread(target=self._audit, args=(spec,), name="audit", daemon=True).start()
+        thread = threading.Thread(target=self._audit, args=(spec,), name="audit", daemon=True)
+        thread.start()
 
     def html(self, *, may_begin: bool) -> str:
         """The page: an audit's progress, or the last report. may_begin: whether its reader may
@@ -63,7 +64,9 @@ class PageAudit:
             step = _paragraph(self._step) + f"<p>It takes about {MINUTES:g} minute.</p>"
             return page_html(HEADING, QUESTION, step, REFRESH)
         if self._report is not None:
-            form = FORM.format("Audit it again") if may_begin else _paragraph(NOT_YOURS)
+            form = _paragraph(NOT_YOURS)
+            if may_begin:
+                form = FORM.format("Audit it again")
             return audit_html(self._report, form)
         if not may_begin:
             return page_html(HEADING, QUESTION, _paragraph(NOT_YOURS))
@@ -76,7 +79,9 @@ class PageAudit:
         # It imports torch, which a page without an audit does not need.
         from ..audit.auditing import audit_server
 
-        baseline = None if spec.alone is None else str(spec.alone)
+        baseline: str | None = None
+        if spec.alone is not None:
+            baseline = str(spec.alone)
         try:
             self._report = audit_server(
                 str(spec.engine), baseline=baseline, minutes=MINUTES, on_progress=self._note
@@ -105,4 +110,6 @@ def watched_server() -> WatchedSpec | None:
         spec = operator_spec()
     except PairError:
         return None
-    return spec if isinstance(spec, WatchedSpec) else None
+    if not isinstance(spec, WatchedSpec):
+        return None
+    return spec

@@ -49,7 +49,9 @@ PICKLED = "but published as a pickle, which is not loaded"
 def offered_pairs() -> Sequence[NamedPair]:
     """The pairs of the table that the operator offers: those in SPECVIZ_PAIRS, or all."""
     wanted = operator_pairs()
-    return [row for row in named_pairs() if not wanted or row in wanted or row.name == BUILTIN]
+    if not wanted:
+        return named_pairs()
+    return [row for row in named_pairs() if row in wanted or row.name == BUILTIN]
 
 
 def pair_choices(pair: str, machine: Host | None) -> list[tuple[str, str]]:
@@ -74,7 +76,8 @@ def _choices_by_fit(offered: Sequence[NamedPair], machine: Host) -> list[tuple[s
     for fit, members in pairs_by_fit(machine.free, cpu=machine.cpu).items():
         for row in members:
             if row in offered:
-                choices.append((_label(row, fit, machine.cpu), row.name))
+                label = _label(row, fit, machine.cpu)
+                choices.append((label, row.name))
     return choices
 
 
@@ -98,7 +101,8 @@ def _offered_models() -> dict[str, dict[str, Any]]:
     offered: dict[str, dict[str, Any]] = {}
     for pair in offered_pairs():
         models: dict[str, Any] = {}
-        for role, model in (("target", pair.target), ("draft", pair.draft), ("head", pair.head)):
+        by_role = {"target": pair.target, "draft": pair.draft, "head": pair.head}
+        for role, model in by_role.items():
             if model is not None:
                 models[role] = (without_owner(model.name), model.parameters)
         models["chat"] = pair.target.chat
@@ -163,8 +167,10 @@ def _offered(name: str, page_pair: str) -> str:
     if name == page_pair:
         return page_pair
     spec = visitor_spec(name, any_model=ANY_MODEL.read(), stored_models=SEES_MODELS.get())
-    if isinstance(spec, NamedSpec) and all(row.name != spec.name for row in offered_pairs()):
-        raise PairError(NOT_OFFERED)
+    if isinstance(spec, NamedSpec):
+        offered_names = [row.name for row in offered_pairs()]
+        if spec.name not in offered_names:
+            raise PairError(NOT_OFFERED)
     return str(spec)
 
 
@@ -188,13 +194,16 @@ def _label(pair: NamedPair, fit: str, cpu: bool) -> str:
 
 def _fit_in_words(pair: NamedPair, fit: str, cpu: bool) -> str:
     """A pair's size, and whether it fits this machine. fit: a key of `pairs_by_fit`."""
-    size = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
+    precision = pair.precision(cpu=cpu)
+    size = shown_bytes(pair.bytes(precision))
     if not pair.sized:
         size = f"{size} and a head of unknown size"
     if fit == FITS:
         return f"fits, {size}"
     if fit == FITS_SMALLER:
-        smaller = "16 bits" if cpu else "8 or 4 bits"
+        smaller = "8 or 4 bits"
+        if cpu:
+            smaller = "16 bits"
         return f"{size}: fits with {smaller}"
     return f"{size}: too large here"
 

@@ -125,7 +125,8 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
     lane with drafts. None if there is no further lane. Raises `SettingsError`."""
     if not others:
         return None
-    if not isinstance(others, list) or not all(isinstance(text, str) for text in others):
+    are_texts = isinstance(others, list) and all(isinstance(text, str) for text in others)
+    if not isinstance(others, list) or not are_texts:
         raise SettingsError(
             'the lanes are not a list of strings: use one such as ["drafter=ngram"].'
         )
@@ -156,7 +157,8 @@ def compared_with(settings: Settings, compare: object, offered: Collection[str])
 
 def _other_lanes(field: str, values: Sequence[object], settings: Settings) -> list[str]:
     """A lane for each of these values of a setting but the first lane's own."""
-    return [f"{field}={value}" for value in values if value != getattr(settings, field)]
+    own_value = getattr(settings, field)
+    return [f"{field}={value}" for value in values if value != own_value]
 
 
 def _drafters_beside(offered: Collection[str]) -> list[str]:
@@ -167,7 +169,9 @@ def _drafters_beside(offered: Collection[str]) -> list[str]:
 
 def _gammas_near(gamma: int) -> list[int]:
     max_gamma = int(LIMITS["gamma"][1])
-    near = (max(1, gamma // 2), min(max_gamma, 2 * gamma), 1, max_gamma)
+    half = max(1, gamma // 2)
+    double = min(max_gamma, 2 * gamma)
+    near = (half, double, 1, max_gamma)
     return list(dict.fromkeys(near))
 
 

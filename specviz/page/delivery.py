@@ -44,21 +44,22 @@ async def states(runs: RunQueue, job: Job) -> States:
         job.refuse(str(refusal))
         yield job.state("")
         return
-    newest = job.number
-    status = READY
-    sent = time.monotonic()
+    sent_version = job.number
+    sent_status = READY
+    sent_at = time.monotonic()
     try:
         while not job.ending.is_delivered:
             await asyncio.sleep(TICK)
-            now = runs.status_of(job)
-            is_due = now != status or time.monotonic() - sent > HEARTBEAT
-            state = job.state(now, newest)
+            status = runs.status_of(job)
+            is_due = time.monotonic() - sent_at > HEARTBEAT
+            state = job.state(status, sent_version)
             if isinstance(job, Run) and not job.racing:
                 state["left"] = runs.seconds_to_first_event(job)
-            if is_due or state["over"] or state["version"] != newest:
-                newest = state["version"]
-                status = now
-                sent = time.monotonic()
+            has_news = state["version"] != sent_version or status != sent_status
+            if has_news or is_due or state["over"]:
+                sent_version = state["version"]
+                sent_status = status
+                sent_at = time.monotonic()
                 yield state
     finally:
         runs.cancel(job)
@@ -73,8 +74,12 @@ async def deltas(runs: RunQueue, run: Run) -> States:
 
 def delta_of(state: dict[str, Any]) -> dict[str, Any]:
     """Convert a state of a run to a delta. Tokens stay dataclasses, which orjson reads in C."""
-    since = max(0, state["since"])
-    delta = {"run": state["id"], "seq": since, "next": state["version"], "over": state["over"]}
+    delta = {
+        "run": state["id"],
+        "seq": max(0, state["since"]),
+        "next": state["version"],
+        "over": state["over"],
+    }
     if state.get("header"):
         delta["header"] = event_dict(state["header"])
     if state.get("rounds"):
@@ -112,7 +117,9 @@ def finished_run(runs: RunQueue, request: dict[str, Any]) -> Run | None:
     run = runs.job(str(request.get("run")))
     if run is not None and not run.over:
         raise SettingsError("your run is still under way: wait until it ends, or stop it.")
-    return run if isinstance(run, Run) else None
+    if not isinstance(run, Run):
+        return None
+    return run
 
 
 def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
@@ -149,12 +156,15 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
 def _missed_deltas(runs: RunQueue, run_id: object, since: int) -> list[dict[str, Any]] | None:
     """What a run has added since a state that a visitor has; None if the server does not know the
     run."""
+    if not run_id:
+        return []
     run = runs.job(str(run_id))
     if not isinstance(run, Run):
-        return None if run_id else []
+        return None
     if run.is_forgotten:
         return []
-    return [delta_of(run.state(runs.status_of(run), since))]
+    state = run.state(runs.status_of(run), since)
+    return [delta_of(state)]
 
 
 def drain(runs: RunQueue, seconds: float) -> None:

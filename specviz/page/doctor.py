@@ -79,8 +79,14 @@ def doctor_questions(doctor: Doctor, page_pair: str) -> list[PageQuestion]:
 
 def _shown_report(report: dict[str, Any], drafters: Sequence[str], models: str) -> dict[str, Any]:
     """A report for the browser. models: the pair without the form of its weights."""
-    shown = {name: report[name] for name in ("verdict", "summary", "findings")}
-    return {**shown, "fetch": report.get("fetch"), "drafters": list(drafters), "models": models}
+    return {
+        "verdict": report["verdict"],
+        "summary": report["summary"],
+        "findings": report["findings"],
+        "fetch": report.get("fetch"),
+        "drafters": list(drafters),
+        "models": models,
+    }
 
 
 def _unfetched(pair: str) -> dict[str, Any] | None:

@@ -44,7 +44,8 @@ def index_html(offer: Mapping[str, Any], address: str | None) -> str:
         "@prompt": escape(preset["prompt"]),
     }
     # In one pass: a text that is put in may look like a mark.
-    return re.sub("|".join(texts), lambda mark: texts[mark.group()], _frame())
+    any_mark = "|".join(texts)
+    return re.sub(any_mark, lambda mark: texts[mark.group()], _frame())
 
 
 def address_of(scope: Scope) -> str | None:
@@ -54,7 +55,8 @@ def address_of(scope: Scope) -> str | None:
     scheme = headers.get("x-forwarded-proto", scope.get("scheme", "http"))
     if scheme not in ("http", "https") or not HOST.fullmatch(host):
         return None
-    return f"{scheme}://{host}{scope.get('root_path', '').rstrip('/')}"
+    root_path = scope.get("root_path", "").rstrip("/")
+    return f"{scheme}://{host}{root_path}"
 
 
 def inline_scripts() -> list[str]:
@@ -83,9 +85,12 @@ def _hashed(text: str) -> str:
 @cache
 def _frame() -> str:
     """The page without the parts that depend on the server and the request."""
-    modules = (f"{PAGE_AT}{path.relative_to(PAGE).as_posix()}" for path in first_modules(START))
-    links = "".join(f'<link rel="modulepreload" href="{address}">\n' for address in modules)
-    icon = base64.b64encode((PAGE / "favicon.svg").read_bytes()).decode()
+    links = ""
+    for path in first_modules(START):
+        address = PAGE_AT + path.relative_to(PAGE).as_posix()
+        links += f'<link rel="modulepreload" href="{address}">\n'
+    picture = (PAGE / "favicon.svg").read_bytes()
+    icon = base64.b64encode(picture).decode()
     page = _read("index.html")
     page = page.replace("@modules", links)
     page = page.replace("@description", DESCRIPTION)
@@ -97,7 +102,9 @@ def _frame() -> str:
 @cache
 def _player(drafter: str) -> str:
     """The player before there is a run: its sentence names the drafter that a visit begins with."""
-    return _read("player.html").replace(drafter_kind("model").clause, drafter_kind(drafter).clause)
+    clause_in_file = drafter_kind("model").clause
+    clause = drafter_kind(drafter).clause
+    return _read("player.html").replace(clause_in_file, clause)
 
 
 def _card(address: str | None) -> str:

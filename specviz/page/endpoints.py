@@ -88,7 +88,8 @@ class Endpoints:
         }
         endpoint.__annotations__["return"] = signature.return_annotation
         self._programs[function.__name__] = signature
-        self._described[function.__name__] = (inspect.getdoc(function) or "", signature)
+        description = inspect.getdoc(function) or ""
+        self._described[function.__name__] = (description, signature)
         self._server.api(endpoint, name=function.__name__, concurrency_limit=None)
 
 

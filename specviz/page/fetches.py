@@ -96,6 +96,9 @@ class PairFetch:
             self._max_done = done = max(done, self._max_done)
             elapsed = time.monotonic() - self._began
         may_fetch = MAY_FETCH.get()
+        error: str | None = None
+        if may_fetch:
+            error = self._error
         return {
             "state": self._state,
             "pair": self.row.name,
@@ -107,7 +110,7 @@ class PairFetch:
             "step": self._step,
             "elapsed": elapsed,
             "left": self._left(total - done, done - self._first, elapsed),
-            "error": self._error if may_fetch else None,
+            "error": error,
         }
 
     def _left(self, missing: int, received: int, elapsed: float | None) -> float | None:

@@ -98,11 +98,9 @@ class FileReader:
             self._idle.cancel()
         if self._process is None or self._process.poll() is not None:
             self._end()
+            public = {name: value for name, value in os.environ.items() if name not in SECRETS}
             self._process = subprocess.Popen(
-                _SERVE,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={name: value for name, value in os.environ.items() if name not in SECRETS},
+                _SERVE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=public
             )
         return self._process
 
@@ -124,7 +122,9 @@ def after(seconds: float, action: Callable[[], object]) -> threading.Timer:
 
 def find_recordings(folder: Path, first: Sequence[str] = ()) -> dict[str, str]:
     """The address of each recording in a folder, by name; those in `first` come first."""
-    paths = {path.name.removesuffix(SUFFIX): path for path in sorted(folder.glob("*" + SUFFIX))}
+    paths = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        paths[path.name.removesuffix(SUFFIX)] = path
     names = [name for name in first if name in paths]
     names += [name for name in paths if name not in names]
     return {name: RECORDINGS_AT + paths[name].name for name in names}

@@ -41,11 +41,14 @@ class Visitor:
     def note_question(self, *, hidden: bool) -> None:
         """Note that the visitor polls for news. hidden: whether the browser shows another tab."""
         self._asked_at = time.monotonic()
-        self._patience = HIDDEN_PATIENCE if hidden else PATIENCE
+        self._patience = PATIENCE
+        if hidden:
+            self._patience = HIDDEN_PATIENCE
 
     def has_left(self) -> bool:
         """Whether the visitor seems to have left without stopping the job."""
-        return time.monotonic() - self._asked_at > self._patience
+        silence = time.monotonic() - self._asked_at
+        return silence > self._patience
 
 
 @dataclass
@@ -86,10 +89,12 @@ class Job:
 
     def add(self, item: Any) -> None:
         """Receive one result, in the queue's thread. Never waits."""
-        self.status = item if isinstance(item, str) else ""
-        if self.begun is None and (item == READING or not isinstance(item, str)):
+        is_status = isinstance(item, str)
+        self.status = item if is_status else ""
+        has_pair = item == READING or not is_status
+        if self.begun is None and has_pair:
             self.begun = time.monotonic()
-        if not isinstance(item, str):
+        if not is_status:
             self.take(item)
             self.number += 1
 
@@ -262,7 +267,9 @@ class Run(Job):
         self.prompt = prompt
         self.settings = settings
         self.lanes = lanes
-        names = (*lanes, BASELINE) if lanes else LANES
+        names: tuple[Lane, ...] = LANES
+        if lanes:
+            names = (*lanes, BASELINE)
         self.length = settings.max_new_tokens * len(names) // len(LANES)  # tokens of each of two
         self.size = 0
         self._ended = False
@@ -280,9 +287,11 @@ class Run(Job):
     @property
     def share(self) -> float | None:
         """The written share of the tokens that it may write; it may end before."""
-        emitted = sum(sum(counts) for counts in self._emitted.values())
         max_emitted = self.settings.max_new_tokens * len(self._emitted)
-        return emitted / max_emitted if max_emitted else None
+        if not max_emitted:
+            return None
+        emitted = sum(sum(counts) for counts in self._emitted.values())
+        return emitted / max_emitted
 
     @property
     def reading(self) -> PromptReading:
@@ -309,11 +318,20 @@ class Run(Job):
                 super().add(item)
 
     def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
-        new = self._events[max(0, since) : number]
+        header: Header | None = None
+        rounds: list[Round] = []
+        end: End | None = None
+        for event in self._events[max(0, since) : number]:
+            if isinstance(event, Header):
+                header = event
+            elif isinstance(event, Round):
+                rounds.append(event)
+            else:
+                end = event
         return {
-            "header": next((event for event in new if isinstance(event, Header)), None),
-            "rounds": [event for event in new if isinstance(event, Round)],
-            "end": next((event for event in new if isinstance(event, End)), None),
+            "header": header,
+            "rounds": rounds,
+            "end": end,
             "fall_back": over and self.ending.fall_back and not self.racing,
         }
 
@@ -327,8 +345,10 @@ class Run(Job):
             self.add(End(reasons))
 
     def _end_reason(self, lane: Lane) -> EndReason:
-        is_complete = sum(self._emitted[lane]) >= self.settings.max_new_tokens
-        return "length" if is_complete else "stopped"
+        emitted = sum(self._emitted[lane])
+        if emitted >= self.settings.max_new_tokens:
+            return "length"
+        return "stopped"
 
     def over_for_visitor(self) -> bool:
         """As for any job, but at once if the race has not begun."""

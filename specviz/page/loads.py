@@ -60,11 +60,14 @@ class Load:
 
     def state(self) -> dict[str, Any]:
         """The load's state for the browser."""
+        sentence = ""
+        if not self.over:
+            sentence = self.sentence
         return {
             "over": self.over,
             "error": self.error,
             "title": shown_pair(self.pair).title,
-            "said": "" if self.over else self.sentence,
+            "said": sentence,
         }
 
     def succeed(self) -> None:
@@ -93,7 +96,8 @@ class Load:
         left = self.seconds_left
         if left is not None:
             return about(left)
-        return f", {time.monotonic() - self._begun:.0f} s so far"
+        passed = time.monotonic() - self._begun
+        return f", {passed:.0f} s so far"
 
 
 def first_reading(pair: str) -> float | None:
@@ -118,29 +122,33 @@ def _models(pair: str) -> str:
 
 def _size(pair: str) -> str:
     size = shown_pair(pair).bytes
-    return "" if size is None else f" ({shown_bytes(size)})"
+    if size is None:
+        return ""
+    return f" ({shown_bytes(size)})"
 
 
 def _remembered(name: str) -> dict[str, float]:
     """Read seconds by pair from the cache file of this name."""
+    file = cache_folder() / name
     try:
-        durations = json.loads((cache_folder() / name).read_text("utf-8"))
+        durations = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     if not isinstance(durations, dict):
         return {}
-    return {
-        pair: float(seconds)
-        for pair, seconds in durations.items()
-        if isinstance(seconds, int | float)
-    }
+    remembered = {}
+    for pair, seconds in durations.items():
+        if isinstance(seconds, int | float):
+            remembered[pair] = float(seconds)
+    return remembered
 
 
 def _remember(name: str, pair: str, seconds: float) -> None:
     durations = _remembered(name)
     durations.pop(pair, None)
     durations[pair] = round(seconds, 1)
-    newest = dict(list(durations.items())[-MAX_REMEMBERED:])
+    newest_items = list(durations.items())[-MAX_REMEMBERED:]
+    newest = dict(newest_items)
     file = cache_folder() / name
     written = file.with_suffix(".part")
     try:

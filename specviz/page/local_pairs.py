@@ -52,14 +52,23 @@ def look_ahead() -> None:
 
 def _looked(machine: Host | None) -> Sequence[Match]:
     """Look at the machine, or reuse the last look."""
-    cpu = machine.cpu if machine is not None else not may_have_gpu()
+    if machine is None:
+        cpu = not may_have_gpu()
+    else:
+        cpu = machine.cpu
     with _lock:
-        is_fresh = bool(_last) and time.monotonic() - _last[0].time < LIFETIME
-        if not is_fresh or _last[0].cpu != cpu:
-            free = machine.free if machine is not None else free_ram()
-            now = time.monotonic()
-            _last[:] = [_Look(time=now, cpu=cpu, matches=_find_matches(free, cpu=cpu))]
-        return _last[0].matches
+        if _last and _last[0].cpu == cpu:
+            age = time.monotonic() - _last[0].time
+            if age < LIFETIME:
+                return _last[0].matches
+        if machine is None:
+            free = free_ram()
+        else:
+            free = machine.free
+        now = time.monotonic()
+        matches = _find_matches(free, cpu=cpu)
+        _last[:] = [_Look(time=now, cpu=cpu, matches=matches)]
+        return matches
 
 
 def _find_matches(free: int, *, cpu: bool) -> Sequence[Match]:

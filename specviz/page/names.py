@@ -65,13 +65,17 @@ def _row_bytes(row: NamedPair) -> int | None:
     if row.files:
         return sum(file.bytes for file in row.files)
     packed = wheel_file(row)
-    return None if packed is None else packed.stat().st_size
+    if packed is None:
+        return None
+    return packed.stat().st_size
 
 
 def _shown_target(spec: ModelsSpec) -> ShownPair:
     """The display names of a target without a draft model."""
     target = _target_name(spec.target)
-    drafts = "its own layers" if spec.draft == OWN_LAYERS else "no draft model"
+    drafts = "no draft model"
+    if spec.draft == OWN_LAYERS:
+        drafts = "its own layers"
     return ShownPair(
         title=f"{target}, {drafts}",
         target=target,
@@ -104,7 +108,9 @@ def title_of(pair: NamedPair) -> str:
     else:
         names = [without_owner(model.name) for model in _titled_models(pair)]
     title = " + ".join(names)
-    return title if pair.head is None else f"{title}, a head"
+    if pair.head is None:
+        return title
+    return f"{title}, a head"
 
 
 def _titled_models(pair: NamedPair) -> list[Facts]:
@@ -116,8 +122,12 @@ def _titled_models(pair: NamedPair) -> list[Facts]:
 
 def _target_name(name: str) -> str:
     """A target's display name: that of its row if the table has one, else `_model_name`."""
-    row = None if local_path(name) else named_pair(name)
-    return _model_name(name) if row is None else without_owner(row.target.name)
+    row = None
+    if not local_path(name):
+        row = named_pair(name)
+    if row is None:
+        return _model_name(name)
+    return without_owner(row.target.name)
 
 
 def _model_name(name: str) -> str:
@@ -145,4 +155,5 @@ def _weight_bytes(name: str) -> int | None:
     files = [path]
     if not path.is_file():
         files = list(path.glob("*.safetensors"))
-    return sum(file.stat().st_size for file in files) or None
+    size = sum(file.stat().st_size for file in files)
+    return size or None

@@ -76,7 +76,8 @@ def folder_of(pair: str) -> Path:
 
 def presets_of(pair: str) -> tuple[Preset, ...]:
     """The presets of a page that was started with this pair."""
-    return tuple(Preset(**entry) for entry in _read(folder_of(pair) / PRESETS))
+    entries = _read(folder_of(pair) / PRESETS)
+    return tuple(Preset(**entry) for entry in entries)
 
 
 def _shown_preset(preset: Preset, pair: str, page_pair: str) -> dict[str, Any]:
@@ -124,11 +125,16 @@ def offer_of(
     table = [value for _, value in pair_choices(page_pair, None)]
     matches = [match for match in listed_matches(machine) if match.name != page_pair]
     pairs = [*table, *(match.name for match in matches)]
-    titles = {name: shown_pair(name).title for name in table if name not in (SERVED, OTHER)}
+    titles = {}
+    for name in table:
+        if name not in (SERVED, OTHER):
+            titles[name] = shown_pair(name).title
     drafters = {name: listed_drafters(name) for name in table}
     usual = defaults_of(page_pair)
     weights = list(WEIGHTS)
-    shown = page_pair if awaited is None else str(awaited["pair"])
+    shown = page_pair
+    if awaited is not None:
+        shown = str(awaited["pair"])
     return {
         "served": True,
         "isLoading": is_loading,

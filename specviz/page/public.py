@@ -27,8 +27,11 @@ def public_files(recordings: Path) -> dict[str, Path]:
 
     Links are left out: they may lead anywhere.
     """
-    page = {PAGE_AT + path.relative_to(PAGE).as_posix(): path for path in _plain(PAGE)}
-    files = {name: path for name, path in page.items() if path.suffix in _KINDS}
+    files = {}
+    for path in _plain(PAGE):
+        if path.suffix in _KINDS:
+            name = PAGE_AT + path.relative_to(PAGE).as_posix()
+            files[name] = path
     files[PLOTLY_NAME] = PLOTLY
     if PICTURE.is_file():
         files[PICTURE_NAME] = PICTURE

@@ -54,7 +54,8 @@ def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
 
     def begin_rerun(request: dict[str, Any]) -> dict[str, Any]:
         session, name = _visitor(runs, pair, request, "check --rerun")
-        task = RerunTask(name, read_run(request.get("trace"), "check --rerun"))
+        trace = read_run(request.get("trace"), "check --rerun")
+        task = RerunTask(name, trace)
         return begun(runs, RunQuestion(session, task, _shown_rerun))
 
     return [begin_sampling, begin_difference, begin_rerun]
@@ -94,14 +95,20 @@ def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
         session = run.visitor.session
         pair = run.task.pair
         prompt = run.prompt
-        settings = (run.lanes or {}).get(str(request.get("lane")), run.settings)
+        settings = run.settings
+        lane = str(request.get("lane"))
+        if run.lanes and lane in run.lanes:
+            settings = run.lanes[lane]
     else:
         session = uuid4().hex
         prompt = str(request["prompt"])[-MAX_CHARACTERS:]
-        settings = checked_settings({**request["settings"], "stop": (), "max_new_tokens": LENGTH})
+        fields = {**request["settings"], "stop": (), "max_new_tokens": LENGTH}
+        settings = checked_settings(fields)
     repetition = int(request.get("again", 0))
-    seed = (settings.seed + repetition) % int(RANGES["seed"][1])
-    draws = max(1, min(int(request.get("draws", MAX_DRAWS)), MAX_DRAWS))
+    seeds = int(RANGES["seed"][1])
+    seed = (settings.seed + repetition) % seeds
+    asked_draws = int(request.get("draws", MAX_DRAWS))
+    draws = max(1, min(asked_draws, MAX_DRAWS))
     task = SampleTask(
         pair=pair,
         prompt=prompt,
@@ -154,8 +161,11 @@ def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str
     if outcome in texts:
         return texts[outcome]
     # Only leading tokens were compared: show the text that their continuations share.
-    longer = [text for ids, text in texts.items() if ids[: len(outcome)] == outcome]
-    return _common_start(min(longer), max(longer))
+    continuations = []
+    for ids, text in texts.items():
+        if ids[: len(outcome)] == outcome:
+            continuations.append(text)
+    return _common_start(min(continuations), max(continuations))
 
 
 def _common_start(first: str, last: str) -> str:

@@ -75,7 +75,9 @@ class RunQueue:
 
     def start(self, pair: str | None = None) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
-        self.load = None if pair is None else Load(pair)
+        self.load = None
+        if pair is not None:
+            self.load = Load(pair)
         self.page_pair = pair or self.page_pair
         self._thread = threading.Thread(
             target=self._work, args=(self.load,), name="queue", daemon=True
@@ -120,10 +122,10 @@ class RunQueue:
         """Raise `SpecvizError` if there are too many jobs of this kind."""
         if job.max_unfinished is None:
             return
-        same = [
-            other for other in self._jobs.values() if type(other) is type(job) and not other.over
-        ]
-        if len(same) >= job.max_unfinished or _is_share_used(job, same, job.max_of_client):
+        unfinished = [other for other in self._jobs.values() if not other.over]
+        same = [other for other in unfinished if type(other) is type(job)]
+        are_too_many = len(same) >= job.max_unfinished
+        if are_too_many or _is_share_used(job, same, job.max_of_client):
             raise SpecvizError(job.crowded)
 
     def refuse_from_now_on(self) -> None:
@@ -158,9 +160,11 @@ class RunQueue:
         with self._wake:
             self.clean_up()
             if job not in self._waiting:
-                return self._status if job.status is None else job.status
+                if job.status is None:
+                    return self._status
+                return job.status
             position = self._waiting.index(job)
-            ahead = [*self._waiting][:position]
+            ahead = list(self._waiting)[:position]
             current = self.current
             if current is not None:
                 ahead.append(current)
@@ -169,7 +173,9 @@ class RunQueue:
             if not others:
                 return self._status_behind_own(current)
             wait = self._wait(position)
-        others_ahead = "1 other run is" if others == 1 else f"{others} other runs are"
+        others_ahead = f"{others} other runs are"
+        if others == 1:
+            others_ahead = "1 other run is"
         return f"{others_ahead} ahead of yours{about(wait)}."
 
     def _status_behind_own(self, current: Job | None) -> str:
@@ -192,7 +198,8 @@ class RunQueue:
             if reading is None or run.stopping.is_set():
                 return None
             if run.begun is not None:
-                return max(0.0, reading - (time.monotonic() - run.begun))
+                spent = time.monotonic() - run.begun
+                return max(0.0, reading - spent)
             if run not in self._waiting:  # its pair is being loaded
                 return None
             wait = self._wait_with_load(self._waiting.index(run))
@@ -217,7 +224,8 @@ class RunQueue:
 
     def _wait(self, position: int) -> float | None:
         """Seconds until the job at this position of the queue begins; None if unknown."""
-        seconds = [self._expected(job) for job in [*self._waiting][:position]]
+        jobs = list(self._waiting)[:position]
+        seconds = [self._expected(job) for job in jobs]
         if self.current is not None:
             seconds.append(self._left(self.current))
         known_seconds = [duration for duration in seconds if duration is not None]
@@ -245,7 +253,8 @@ class RunQueue:
         now = time.monotonic()
         total = expected_whole(job)
         if total is not None and job.begun is not None:
-            return max(0.0, min(total, self.limits.seconds) - (now - job.begun))
+            total = min(total, self.limits.seconds)
+            return max(0.0, total - (now - job.begun))
         expected = self._durations.expected(job)
         spent = now - self._since
         if expected is None or expected <= spent:
@@ -299,7 +308,8 @@ class RunQueue:
                 self._since = time.monotonic()
             self._do(job)
             with self._wake:
-                if job.begun is not None and not (job.stopping.is_set() or job.ending.error):
+                is_cut_short = job.stopping.is_set() or bool(job.ending.error)
+                if job.begun is not None and not is_cut_short:
                     self._durations.add(job, time.monotonic() - self._since)
                 self.current = None
 
@@ -383,7 +393,11 @@ class RunQueue:
         """Stop the current job if its visitor has left or its time is over."""
         if job.is_abandoned():
             job.stopping.set()
-        elif job.begun is not None and time.monotonic() - job.begun > self.limits.seconds:
+            return
+        if job.begun is None:
+            return
+        spent = time.monotonic() - job.begun
+        if spent > self.limits.seconds:
             job.end_early(CUT_SHORT.format(self.limits.seconds))
 
     def _ignores_stop(self, job: Job) -> bool:

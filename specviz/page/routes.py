@@ -121,9 +121,9 @@ def _add_sign_in(page: gr.Server, password: Password) -> None:
     @page.post("/login/", include_in_schema=False)
     async def sign_in(request: Request) -> Response:
         fields = await request.form()
-        is_right = password.is_right(
-            str(fields.get("username", "")), str(fields.get("password", ""))
-        )
+        name = str(fields.get("username", ""))
+        secret = str(fields.get("password", ""))
+        is_right = password.is_right(name, secret)
         wants_page = "text/html" in request.headers.get("accept", "")
         if not is_right:
             if wants_page:

@@ -108,9 +108,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def serve_page(options: argparse.Namespace) -> None:
     """Start the page and serve it; options override environment variables. Raises as `start_page`
     and `launch` do."""
-    for variable, value in ((HOST, options.host), (PORT, options.port)):
-        if value is not None:
-            os.environ[variable] = value
+    if options.host is not None:
+        os.environ[HOST] = options.host
+    if options.port is not None:
+        os.environ[PORT] = options.port
     _, page = start_page()
     launch(page)
 
@@ -119,7 +120,8 @@ def address(environment: Mapping[str, str] = os.environ) -> tuple[str, int]:
     """The host and the port to listen on. Raises `SettingsError` for an invalid port."""
     host = environment.get(HOST) or "127.0.0.1"
     port = environment.get(PORT) or "7860"
-    if not (port.isascii() and port.isdigit() and len(port) < 9 and 1 <= int(port) <= 65535):
+    is_short_number = port.isascii() and port.isdigit() and len(port) < 9
+    if not is_short_number or not 1 <= int(port) <= 65535:
         raise SettingsError(f"{PORT} is {port[:40]!r}: use a whole number from 1 to 65535.")
     return host, int(port)
 

@@ -83,6 +83,10 @@ def choose_config(page_pair: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[s
     seconds = [limit for limit in SECONDS if limit <= bounds.seconds]
     if not seconds:
         seconds = [int(bounds.seconds)]
+    usual_seconds = seconds[0]
+    for limit in seconds:
+        if limit <= 60:
+            usual_seconds = max(usual_seconds, limit)
     return {
         "kinds": kinds,
         "kindsOf": kinds_of_others,
@@ -94,7 +98,7 @@ def choose_config(page_pair: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[s
         "lengths": [length for length in LENGTHS if length <= MAX_LENGTH],
         "usual": {
             **{name: getattr(usual, name) for name in SWEPT},
-            "seconds": max((limit for limit in seconds if limit <= 60), default=seconds[0]),
+            "seconds": usual_seconds,
             "length": usual.base.max_new_tokens,
         },
         "mostRows": bounds.rows,
@@ -108,7 +112,8 @@ def choosing_functions(runs: RunQueue, page_pair: str) -> list[PageQuestion]:
 
     def begin_sweep(request: dict[str, Any]) -> dict[str, Any]:
         pair = requested_pair(dict(request["naming"]), page_pair=page_pair)
-        return begun(runs, sweep_of(pair, asked_request(request, pair)))
+        sweep = sweep_of(pair, asked_request(request, pair))
+        return begun(runs, sweep)
 
     return [begin_sweep]
 
@@ -159,13 +164,16 @@ def _asked_prompts(fields: dict[str, Any], pair: str) -> tuple[Question, ...]:
         return tuple(_visitor_prompt(prompt) for prompt in own_prompts[:MAX_PROMPTS])
     kinds = _names("kinds", fields.get("kinds") or [])
     suited = builtin_prompts(pair)
-    return tuple(prompt for prompt in suited if prompt.kind in kinds) or suited
+    of_kinds = tuple(prompt for prompt in suited if prompt.kind in kinds)
+    return of_kinds or suited
 
 
 def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
     """Return the summary of a visitor's file from the reading process's answer: the prompts that a
     sweep here uses, their number by kind, and the number left out. Raises `PromptError`."""
-    prompts = [Question(kind[:MAX_KIND_LENGTH], text) for kind, text in contents["prompts"]]
+    prompts = []
+    for kind, text in contents["prompts"]:
+        prompts.append(Question(kind[:MAX_KIND_LENGTH], text))
     longest = max(len(prompt.text) for prompt in prompts)
     if longest > MAX_CHARACTERS:
         raise PromptError(
@@ -179,10 +187,11 @@ def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
         if size > MAX_SENT:
             break
         used.append(prompt)
+    unused = len(prompts) - len(used)
     return {
         "prompts": [[prompt.kind, prompt.text] for prompt in used],
         "kinds": kinds_of(tuple(used)),
-        "left_out": len(prompts) - len(used) + int(contents["left_out"]),
+        "left_out": unused + int(contents["left_out"]),
     }
 
 
@@ -288,7 +297,8 @@ class SweepJob(Job):
         return True
 
     def finish(self) -> None:
-        if self.has_more() and not (self.stopping.is_set() or self.ending.error):
+        is_stopped = self.stopping.is_set() or bool(self.ending.error)
+        if self.has_more() and not is_stopped:
             self.ending.remark = RESTARTED  # nothing else can end a sweep between two turns
         self._rest = None  # its state is of no use any more
         super().finish()
@@ -301,10 +311,11 @@ class SweepJob(Job):
         if self.plan is not None and since <= 0:
             names = ("kinds", "pieces", "seconds", "now")
             news |= {name: getattr(self.plan, name) for name in names}
-        news["rows"] = rows = []
+        rows = []
         for key, (row, news_number) in list(self._rows.items()):
             if news_number > since or over:
                 rows.append({"key": key, **asdict(row)})
+        news["rows"] = rows
         if self.result is not None and (self._result_number > since or over):
             news |= _shown_result(self.result, complete=over)
         return news
@@ -312,7 +323,8 @@ class SweepJob(Job):
     def _keep_rows(self, rows: tuple[Row, ...]) -> None:
         for row in rows:
             key = row.configuration.key
-            if key not in self._rows or self._rows[key][0] != row:
+            known, _ = self._rows.get(key, (None, 0))
+            if row != known:
                 self._rows[key] = row, self.number + 1
 
 
@@ -329,5 +341,7 @@ def _shown_result(result: SweepResult, *, complete: bool) -> dict[str, Any]:
 
 
 def _titled_figures(result: SweepResult, theme: str) -> dict[str, Any]:
-    specs = figure_specs(result, theme)
-    return {name: {**spec, "title": TITLES[name]} for name, spec in specs.items()}
+    titled = {}
+    for name, spec in figure_specs(result, theme).items():
+        titled[name] = {**spec, "title": TITLES[name]}
+    return titled

@@ -197,7 +197,8 @@ class Sites:
         if match is None:
             return False
         name = match[1].lower()
-        named = {urlsplit(origin).hostname for origin in (*self.origins, shared or "")}
+        origins = (*self.origins, shared or "")
+        named = {urlsplit(origin).hostname for origin in origins}
         return bool(_PRIVATE.fullmatch(name)) or name in named
 
 
@@ -215,5 +216,6 @@ def _is_own(origin: str, headers: Headers) -> bool:
     scheme, _, host = origin.lower().partition("://")
     if scheme not in ("http", "https") or not host:
         return False
+    own_host = headers.get("host", "")
     forwarded_host = headers.get("x-forwarded-host", "").split(",")[0].strip()
-    return host in (headers.get("host", "").lower(), forwarded_host.lower())
+    return host in (own_host.lower(), forwarded_host.lower())

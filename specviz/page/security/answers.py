@@ -105,7 +105,8 @@ class Answer:
     async def refuse(self, status: int, sentence: str | None = None) -> None:
         """Answer with a sentence, unless another answer has begun, which then ends."""
         if not self._started:
-            shown = sentence or self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
+            usual = self.sentences.get(status) or SENTENCES.get(status, OTHERWISE)
+            shown = sentence or usual
             raw = orjson.dumps({"detail": shown, "error": shown})
             await self.give(Response(raw, status, media_type="application/json"))
         elif self._open and not self._stalled:
@@ -115,7 +116,8 @@ class Answer:
     async def give(self, response: Response) -> None:
         """Send this answer, and drop whatever Gradio still sends."""
         self._muted = True
-        await self._send_all(response.status_code, response.raw_headers, bytes(response.body))
+        body = bytes(response.body)
+        await self._send_all(response.status_code, response.raw_headers, body)
 
     async def _send_all(self, status: int, headers: list[tuple[bytes, bytes]], raw: bytes) -> None:
         await self._begin(status, headers)
@@ -136,7 +138,8 @@ class Answer:
         changed.setdefault("cache-control", NEVER)
         # A proxy that compresses adds a mark.
         cached_tag = self._request_headers.get("if-none-match", "").removeprefix("W/")
-        self._unchanged = status == 200 and changed.get("etag", "") == cached_tag != ""
+        has_cached = cached_tag != "" and cached_tag == changed.get("etag", "")
+        self._unchanged = status == 200 and has_cached
         if self._unchanged:
             status = 304
             del changed["content-length"]

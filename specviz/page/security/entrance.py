@@ -59,13 +59,20 @@ class Entrance:
             return None
         if is_tool and method in ("GET", "HEAD", "DELETE"):
             return None
-        post = next((post for post in POSTS if post.path.fullmatch(path)), None)
+        post = _post_at(path)
         if post is None and is_tool:
             post = TOOL_POST
         if method != "POST" or post is None:
             raise Refused(404, NOTHING)
         _check_type(post, headers)
         return post
+
+
+def _post_at(path: str) -> Post | None:
+    for post in POSTS:
+        if post.path.fullmatch(path):
+            return post
+    return None
 
 
 def _check_type(post: Post, headers: Headers) -> None:
@@ -77,6 +84,6 @@ def _check_type(post: Post, headers: Headers) -> None:
         wanted = "application/json"
     else:
         return
-    content_type = headers.get("content-type", "").split(";")[0].strip().lower()
-    if content_type != wanted:
+    content_type, _, _ = headers.get("content-type", "").partition(";")
+    if content_type.strip().lower() != wanted:
         raise Refused(400, NOT_OURS)

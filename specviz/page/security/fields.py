@@ -138,7 +138,9 @@ def _fault(
 
 def _unknown(name: str, endpoint: str, free: list[str]) -> str:
     """The error for a field that does not exist. free: the fields that the call leaves out."""
-    shown = repr(name) if _NAME.fullmatch(name) else "of this name"
+    shown = "of this name"
+    if _NAME.fullmatch(name):
+        shown = repr(name)
     fault = f"There is no field {shown} in {endpoint}"
     meant = ELSEWHERE.get(name.lower())
     alike = difflib.get_close_matches(name.lower(), free, n=1, cutoff=LIKE)
@@ -154,9 +156,11 @@ def _kind_of(parameter: Parameter) -> str:
     hint = parameter.annotation
     if parameter.name in NUMBERS:
         return f"a list of up to {MAX_ARGUMENTS} numbers, or a text of some"
-    if list in {get_origin(part) for part in (hint, *get_args(hint))}:
+    parts = (hint, *get_args(hint))
+    if any(get_origin(part) is list for part in parts):
         return f"a list of up to {MAX_ARGUMENTS} texts"
-    return {str: "a text", int: "a whole number", float: "a number"}.get(hint, "a plain value")
+    kinds = {str: "a text", int: "a whole number", float: "a number"}
+    return kinds.get(hint, "a plain value")
 
 
 def _kind(value: object) -> str:

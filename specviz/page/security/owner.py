@@ -44,41 +44,49 @@ SEES_MODELS: ContextVar[bool] = ContextVar("sees_models", default=False)
 def sees_models(scope: Scope) -> bool:
     """Whether a request's sender may see the models on this machine."""
     allowed = LOCAL_MODELS.read()
-    return is_own_user(scope) if allowed is None else allowed
+    if allowed is None:
+        return is_own_user(scope)
+    return allowed
 
 
 def may_show_models() -> bool:
     """Whether anybody may see these models."""
     allowed = LOCAL_MODELS.read()
-    return not _is_public() if allowed is None else allowed
+    if allowed is None:
+        return not _is_public()
+    return allowed
 
 
 def may_fetch(scope: Scope) -> bool:
     """Whether a request's sender may start the fetch of a pair."""
     allowed = FETCH.read()
-    return is_own_user(scope) if allowed is None else allowed
+    if allowed is None:
+        return is_own_user(scope)
+    return allowed
 
 
 def is_own_user(scope: Scope) -> bool:
     """Whether a request comes from the page's own user, on this machine."""
     if _is_public():
         return False
+    client = scope.get("client") or ("",)
+    if not _is_loopback(str(client[0])):
+        return False
     headers = Headers(scope=scope)
     host = HOST.fullmatch(headers.get("host", ""))
-    client = scope.get("client") or ("",)
-    return (
-        _is_loopback(str(client[0]))
-        and host is not None
-        and _is_loopback(host[1].strip("[]").lower())
-        and not any(name in headers for name in BY_PROXY)
-    )
+    if host is None:
+        return False
+    host_name = host[1].strip("[]").lower()
+    is_through_proxy = any(name in headers for name in BY_PROXY)
+    return _is_loopback(host_name) and not is_through_proxy
 
 
 def _is_public() -> bool:
     """Whether the operator has set up the page for others."""
+    if ORIGINS.read() or AUTH.read() is not None:
+        return True
     settings = ("SPACE_ID", "GRADIO_ROOT_PATH", "GRADIO_SHARE")
-    is_named = bool(ORIGINS.read()) or any(os.environ.get(name) for name in settings)
-    return is_named or AUTH.read() is not None
+    return any(os.environ.get(name) for name in settings)
 
 
 def _is_loopback(name: str) -> bool:

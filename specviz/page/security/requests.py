@@ -31,7 +31,10 @@ def with_id(scope: Scope) -> Scope:
     scope = dict(scope)
     headers = MutableHeaders(scope=scope)
     proxy_id = headers.get(ID, "")
-    headers[ID] = proxy_id if _PROXY_ID.fullmatch(proxy_id) else uuid4().hex[:16]
+    if _PROXY_ID.fullmatch(proxy_id):
+        headers[ID] = proxy_id
+    else:
+        headers[ID] = uuid4().hex[:16]
     return scope
 
 
@@ -41,21 +44,29 @@ def without_origin(app: ASGIApp) -> ASGIApp:
     most forms of `range`, which may be ignored."""
 
     async def passed(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(name, value) for name, value in scope["headers"] if _is_for_gradio(name, value)]
+        headers = []
+        for name, value in scope["headers"]:
+            if _is_for_gradio(name, value):
+                headers.append((name, value))
         await app({**scope, "headers": headers}, receive, send)
 
     return passed
 
 
 def _is_for_gradio(name: bytes, value: bytes) -> bool:
-    return name != b"origin" and (name != b"range" or bool(_RANGE.fullmatch(value)))
+    if name == b"origin":
+        return False
+    if name == b"range":
+        return bool(_RANGE.fullmatch(value))
+    return True
 
 
 def client_of(scope: Scope) -> str:
     """The client's address; for IPv6 its network, since one visitor has many addresses in it.
     Behind a proxy that uvicorn trusts it is the address that the proxy names.
     """
-    host = str((scope.get("client") or ("",))[0])
+    client = scope.get("client") or ("",)
+    host = str(client[0])
     try:
         return str(ipaddress.IPv6Network((host, 64), strict=False))
     except ValueError:
@@ -118,8 +129,10 @@ class Bodies:
         """Read the whole body of a request. A large body counts as such until the end of the block.
         Raises `Refused` as soon as it has more than `max_bytes`, or if its length header,
         `promised`, exceeds that; no more is stored."""
-        if promised and (not promised.isdigit() or int(promised[:18]) > max_bytes):
-            raise Refused(413, TOO_LARGE.format(max_bytes // KIB))
+        if promised:
+            is_too_large = not promised.isdigit() or int(promised[:18]) > max_bytes
+            if is_too_large:
+                raise Refused(413, TOO_LARGE.format(max_bytes // KIB))
         parts = []
         size = 0
         more = True
@@ -128,7 +141,8 @@ class Bodies:
         try:
             while more:
                 spent = time.monotonic() - began
-                left = min(SILENCE, PATIENCE - spent, SILENCE + size / SLOWEST - spent)
+                allowed = min(PATIENCE, SILENCE + size / SLOWEST)
+                left = min(SILENCE, allowed - spent)
                 try:
                     message = await asyncio.wait_for(receive(), max(0.0, left))
                 except asyncio.TimeoutError:
@@ -217,4 +231,5 @@ def _structure(raw: bytes) -> int:
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     if plain.count(b'"') > 2 * MAX_STRINGS:
         return len(raw)
-    return sum(map(len, plain.split(b'"')[::2]))
+    outside_strings = plain.split(b'"')[::2]
+    return sum(map(len, outside_strings))

@@ -89,7 +89,8 @@ class Sessions:
     @property
     def unfinished(self) -> int:
         """The number of unfinished events, including arriving ones."""
-        return sum(map(self._unread, self._sessions)) + self._arriving.total()
+        unread = sum(map(self._unread, self._sessions))
+        return unread + self._arriving.total()
 
     async def begin(self, passed: Pass, client: str, receive: Receive, send: Send) -> None:
         """Pass on to Gradio a request that begins an event, and note it. Raises `Refused`."""
@@ -126,8 +127,11 @@ class Sessions:
     def arriving(self, client: str) -> Iterator[None]:
         """Count an arriving event of this client inside the block. Raises `Refused` if the client
         has too many unfinished ones."""
-        names = [name for name, session in self._sessions.items() if session.client == client]
-        if sum(map(self._unread, names)) + self._arriving[client] >= self._max_of_client:
+        unread = 0
+        for name, session in self._sessions.items():
+            if session.client == client:
+                unread += self._unread(name)
+        if unread + self._arriving[client] >= self._max_of_client:
             raise Refused(429, TOO_MANY, retry=RETRY)
         if self.unfinished >= MAX_EVENTS:
             self._forget_oldest()
@@ -159,7 +163,9 @@ class Sessions:
         if name in self._sessions:
             return name
         session = self._session_in_queue(name)
-        return session if session in self._sessions else None
+        if session not in self._sessions:
+            return None
+        return session
 
     def was_read_whole(self, name: str) -> bool:
         """Whether a session that is now unknown was read to its end. Gradio's clients open a
@@ -325,4 +331,6 @@ def _event_of(raw: bytes) -> str | None:
     if not isinstance(answer, dict):
         return None
     event = answer.get("event_id")
-    return event if isinstance(event, str) else None
+    if not isinstance(event, str):
+        return None
+    return event
