@@ -174,10 +174,12 @@ def better_gamma(by_position: Sequence[float], gain: float) -> BetterGamma | Non
     tokens = [1.0]
     for share in by_position:
         tokens.append(tokens[-1] + share)
-    cost = max(0.0, (tokens[present] / gain - 1.0) / present)
+    cost_of_step = tokens[present] / gain
+    cost = max(0.0, (cost_of_step - 1.0) / present)
     speedups = [count / (1.0 + cost * gamma) for gamma, count in enumerate(tokens)]
     best = max(range(1, present + 1), key=lambda gamma: speedups[gamma])
-    if best == present or speedups[best] < max(WORTH * gain, 1.0 + NEAR):
+    is_worth_it = speedups[best] >= max(WORTH * gain, 1.0 + NEAR)
+    if best == present or not is_worth_it:
         return None
     return BetterGamma(gamma=best, present=present, speedup=speedups[best])
 

@@ -87,9 +87,11 @@ class Streamed:
     @property
     def rate(self) -> float | None:
         """Tokens per second, without the first chunk; None if everything came at once."""
-        if self.last <= self.first or self.tokens <= self.first_tokens:
+        tokens = self.tokens - self.first_tokens
+        seconds = self.last - self.first
+        if tokens <= 0 or seconds <= 0.0:
             return None
-        return (self.tokens - self.first_tokens) / (self.last - self.first)
+        return tokens / seconds
 
 
 class AuditedModel:
@@ -158,7 +160,8 @@ class AuditedModel:
             if self.identity.engine == SGLANG:
                 return drawn_ids(answer)
             choice = answer["choices"][0]
-            return _as_ids(choice.get("token_ids") or ()), str(choice["text"])
+            ids = _as_ids(choice.get("token_ids") or ())
+            return ids, str(choice["text"])
         except ANOTHER_FORM as error:
             raise ServerError(self.server.rubbish()) from error
 

@@ -103,7 +103,9 @@ class Audit:
     def report(self, *, stopped: bool = False) -> AuditReport:
         """Build the report on the measurements so far. stopped: whether the audit was stopped
         early."""
-        drafting = self._drafting() if self._turns else None
+        drafting: Drafting | None = None
+        if self._turns:
+            drafting = self._drafting()
         speeds = speeds_of(self._turns)
         verdicts = tuple(self._verdicts(drafting, stopped))
         findings = Findings(
@@ -217,7 +219,8 @@ class Audit:
             failure = error
         # Not after Ctrl-C, which ends everything at once.
         if before is not None and self._turns:
-            self._counters = counters_between(before, self._ours.counters(), self._ours.name)
+            after = self._ours.counters()
+            self._counters = counters_between(before, after, self._ours.name)
         if failure is not None:
             raise failure
 
@@ -259,20 +262,25 @@ class Audit:
         _, first = self._prompts[count % len(self._prompts)]
         if isinstance(first, str):
             words = f"{count}. {first} "
-            return (words * (1 + 3 * count // len(words)))[: 3 * count]
+            characters = 3 * count
+            times = 1 + characters // len(words)
+            return (words * times)[:characters]
         return cut_to(first, count)
 
     def _judge_greedy(self) -> None:
         texts, their_texts = self._greedy_texts()
         rounding = self._rounding([text.prompt for text in texts])
+        judge: AuditedModel | None = None
+        if self._law is not None:
+            judge = self._ours
         if self._theirs is not None and texts:
-            judge = self._ours if self._law is not None else None
-            self._greedy.append(greedy.compare(texts, their_texts, judge, rounding))
+            comparison = greedy.compare(texts, their_texts, judge, rounding)
+            self._greedy.append(comparison)
         elif self._theirs is not None:
             self._compare_plain_texts()
         if self._law is not None:
-            checked = texts[:CHECKED_TEXTS]
-            self._greedy.append(greedy.check_own(self._ours, checked, rounding))
+            check = greedy.check_own(self._ours, texts[:CHECKED_TEXTS], rounding)
+            self._greedy.append(check)
         elif self._theirs is None:
             raise PairError(f"{self._law_fault}, and no baseline was named")
 
@@ -306,8 +314,11 @@ class Audit:
         for turn in self._turns:
             if isinstance(turn.prompt, str) and turn.theirs is not None:
                 by_prompt[turn.prompt] = (turn.ours, turn.theirs)
-        ours = [GreedyText((), tuple(map(ord, stream.text))) for stream, _ in by_prompt.values()]
-        theirs = [GreedyText((), tuple(map(ord, stream.text))) for _, stream in by_prompt.values()]
+        ours: list[GreedyText] = []
+        theirs: list[GreedyText] = []
+        for our_stream, their_stream in by_prompt.values():
+            ours.append(_as_characters(our_stream))
+            theirs.append(_as_characters(their_stream))
         if ours:
             self._greedy.append(greedy.compare(ours, theirs, None, greedy.ROUNDING))
 
@@ -320,8 +331,10 @@ class Audit:
         parts = self._agenda.sampling_parts(self.options.servers)
         seconds = self._seconds_left() / parts
         before = self._ours.counters()
-        ours = list(self._drawn(self._ours, prompt, temperature, 0, seconds))
-        self._doubt_drafts(counters_between(before, self._ours.counters(), self._ours.name))
+        drawn = self._drawn(self._ours, prompt, temperature, 0, seconds)
+        ours = list(drawn)
+        after = self._ours.counters()
+        self._doubt_drafts(counters_between(before, after, self._ours.name))
         ids = [drawn_ids for drawn_ids, _ in ours]
         if self._law is not None:
             ended = sampled.ends_early(ids)
@@ -332,7 +345,8 @@ class Audit:
                 )
             longest = sampled.best_length(self._law, temperature, len(ids))
             for length in (1, longest):
-                self._sampled.append(sampled.fit(ids, self._law, temperature, length))
+                test = sampled.fit(ids, self._law, temperature, length)
+                self._sampled.append(test)
         if self._theirs is not None:
             self._compare_samples(self._theirs, prompt, ours, seconds)
 
@@ -381,16 +395,19 @@ class Audit:
         return self._seconds_left() < 0.0
 
     def _seconds_left(self) -> float:
-        return self._begin + 60.0 * self.options.minutes - time.monotonic()
+        end = self._begin + 60.0 * self.options.minutes
+        return end - time.monotonic()
 
     def _drafting(self) -> Drafting:
-        return drafting_of([turn.ours for turn in self._turns], self._counters, self._is_loaded)
+        streams = [turn.ours for turn in self._turns]
+        return drafting_of(streams, self._counters, self._is_loaded)
 
     def _verdicts(self, drafting: Drafting | None, stopped: bool) -> Iterator[Verdict]:
-        because = "the audit was stopped" if stopped else ""
-        paying_note = self._paying_note or because
+        paying_note = self._paying_note
         lossless_notes = list(self._lossless_notes)
         if stopped:
+            because = "the audit was stopped"
+            paying_note = paying_note or because
             lossless_notes.append(because)
         if self.options.asks("speculating"):
             if drafting is None:
@@ -439,6 +456,11 @@ def connected(options: AuditOptions) -> Audit:
                 "without speculation."
             )
     return Audit(options, ours, theirs, budget, _prompts_of(options, ours.name))
+
+
+def _as_characters(stream: Streamed) -> GreedyText:
+    """The text of a stream, with a character in place of each token."""
+    return GreedyText((), tuple(map(ord, stream.text)))
 
 
 def _outcomes(drawn: Iterable[tuple[Ids, str]]) -> list[Outcome]:

@@ -57,7 +57,8 @@ def check_own(model: AuditedModel, texts: Sequence[GreedyText], rounding: float)
             if token_id == best:
                 continue
             # An unlisted token is further behind than the last listed one.
-            behind = listed[best] - listed.get(token_id, min(listed.values()))
+            logprob = listed.get(token_id, min(listed.values()))
+            behind = listed[best] - logprob
             mismatch = Mismatch(
                 prompt=number,
                 index=index,
@@ -79,9 +80,11 @@ def check_own(model: AuditedModel, texts: Sequence[GreedyText], rounding: float)
 def _listed_along(model: AuditedModel, text: GreedyText) -> Iterator[tuple[int, dict[int, float]]]:
     """Yield each position of a text with the list of its likeliest tokens."""
     for begin in range(0, len(text.ids), BLOCK):
-        indices = range(begin, min(begin + BLOCK, len(text.ids)))
+        end = min(begin + BLOCK, len(text.ids))
+        indices = range(begin, end)
         prefixes = [text.prefix(index) for index in indices]
-        yield from zip(indices, model.listings(prefixes, LISTED), strict=True)
+        listings = model.listings(prefixes, LISTED)
+        yield from zip(indices, listings, strict=True)
 
 
 def judge(behind: float, rounding: float, *, is_listed: bool = True) -> Judgement:
@@ -101,7 +104,8 @@ def measured_rounding(ours: AuditedModel, theirs: AuditedModel, prefixes: Sequen
     their_lists = theirs.listings(prefixes, LISTED)
     for our_list, their_list in zip(our_lists, their_lists, strict=True):
         for token_id in our_list.keys() & their_list.keys():
-            largest = max(largest, abs(our_list[token_id] - their_list[token_id]))
+            difference = abs(our_list[token_id] - their_list[token_id])
+            largest = max(largest, difference)
     return min(max(2 * largest, MIN_ROUNDING), ROUNDING)
 
 
@@ -122,7 +126,8 @@ def compare(
             continue
         tokens += index + 1
         their_id = their_text.ids[index]
-        places.append(_parting_place(number, index, our_text, their_id, judge_of, rounding))
+        place = _parting_place(number, index, our_text, their_id, judge_of, rounding)
+        places.append(place)
     return Greedy(
         against="the baseline's texts",
         prompts=len(ours),
@@ -151,9 +156,12 @@ def _parting_place(
             behind=None,
             verdict="cannot be told",
         )
-    listed = judge_of.listings([our_text.prefix(index)], LISTED)[0]
+    prefix = our_text.prefix(index)
+    listed = judge_of.listings([prefix], LISTED)[0]
     least = min(listed.values())
-    apart = abs(listed.get(our_id, least) - listed.get(their_id, least))
+    our_logprob = listed.get(our_id, least)
+    their_logprob = listed.get(their_id, least)
+    apart = abs(our_logprob - their_logprob)
     are_listed = our_id in listed and their_id in listed
     return Mismatch(
         prompt=number,

@@ -82,7 +82,8 @@ def audit_html(report: AuditReport, more: str = "") -> str:
         *_plan(report),
         *_notes(report),
     ]
-    return page_html(f"Audit of {report.model}", what, "\n".join(filter(None, body)))
+    parts = "\n".join(filter(None, body))
+    return page_html(f"Audit of {report.model}", what, parts)
 
 
 def page_html(heading: str, what: str, body: str, head: str = "") -> str:
@@ -139,15 +140,17 @@ def _positions(report: AuditReport) -> Iterator[str]:
 
 def _crossover(loads: tuple[Load, ...]) -> Iterator[str]:
     """Bars of the ratio by requests at once, with a mark where it is 1."""
-    ratios = [(row.at_once, row.ratio) for row in loads if row.ratio is not None]
+    ratios = {row.at_once: row.ratio for row in loads if row.ratio is not None}
     if not ratios:
         return
     yield "<h3>Speed relative to the baseline, by number of requests at once (the mark is 1)</h3>"
-    most = max([2.0, *(ratio.high for _, ratio in ratios)])
-    rows = [
-        _bar(str(at_once), ratio.median / most, ratio.shown(), mark=1.0 / most)
-        for at_once, ratio in ratios
-    ]
+    most = 2.0
+    for ratio in ratios.values():
+        most = max(most, ratio.high)
+    rows = []
+    for at_once, ratio in ratios.items():
+        share = ratio.median / most
+        rows.append(_bar(str(at_once), share, ratio.shown(), mark=1.0 / most))
     yield f'<div class="bars">{"".join(rows)}</div>'
 
 

@@ -13,7 +13,7 @@ def lossless_verdict(
     greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str, doubt: str
 ) -> Verdict:
     """The answer to the third question. note: why something was not checked; may be empty."""
-    evidence = tuple([*map(_of_greedy, greedy), *map(_of_sampled, sampled)])
+    evidence = (*map(_of_greedy, greedy), *map(_of_sampled, sampled))
     faults = sum(check.faults for check in greedy)
     refused = [test for test in sampled if _is_refused(test)]
     if faults or refused:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.events import UNKNOWN_ID
+from ..core.events import UNKNOWN_ID, EndReason
 from ..core.settings import Settings
 from ..sides.watched.engines import Prompt, Reader, WatchedEngine
 from ..sides.watched.steps import Step, StreamedToken
@@ -37,7 +37,7 @@ class TextReader(Reader):
         self._read_counts(choice)
         finish_reason = choice.get("finish_reason")
         if finish_reason is not None:
-            self.ended = "length" if finish_reason == "length" else "eos"
+            self.ended = end_reason(finish_reason)
         text = str(choice.get("text") or "")
         if not text:
             return []
@@ -51,13 +51,21 @@ class TextReader(Reader):
                 self.accepted = first_count(counts, ACCEPTED, self.accepted)
 
 
+def end_reason(finish_reason: object) -> EndReason:
+    """The end reason for a server's name of it."""
+    if finish_reason == "length":
+        return "length"
+    return "eos"
+
+
 def first_count(
     counts: Mapping[str, Any], names: tuple[str, ...], otherwise: int | None
 ) -> int | None:
     """The first whole number under one of these names."""
     for name in names:
-        if type(counts.get(name)) is int:
-            return int(counts[name])
+        count = counts.get(name)
+        if type(count) is int:
+            return count
     return otherwise
 
 

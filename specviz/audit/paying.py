@@ -140,7 +140,8 @@ def _rate_at_once(
         indices = range(first, first + at_once)
         prompts_at_once = [prompts[index % len(prompts)] for index in indices]
         count += _tokens_of(prompts_at_once, model, tokens)
-    return count / (time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return count / seconds
 
 
 def _tokens_of(prompts: Sequence[Prompt], model: AuditedModel, tokens: int) -> int:
@@ -192,7 +193,9 @@ def crossover(rows: Sequence[Load]) -> int | None:
     turn; None if there is none. Single requests are judged by the turns, which are many."""
     losing: int | None = None
     for row in reversed(rows):
-        if row.at_once == 1 or row.ratio is None or row.ratio.high >= 1.0:
+        if row.at_once == 1 or row.ratio is None:
+            break
+        if row.ratio.high >= 1.0:
             break
         losing = row.at_once
     return losing
@@ -229,7 +232,9 @@ def paying_verdict(
 
 
 def _in_words(turns: int) -> str:
-    return "1 turn" if turns == 1 else f"{turns} turns"
+    if turns == 1:
+        return "1 turn"
+    return f"{turns} turns"
 
 
 def _untold(because: str, evidence: tuple[Evidence, ...] = (), doubt: str = "") -> Verdict:
@@ -242,16 +247,27 @@ def _doubt(speeds: Sequence[Speed], by_length: Sequence[Length], note: str) -> s
     doubts: list[str] = []
     if note:
         doubts.append(f"Not everything was measured: {note}.")
-    losing = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value < 1.0]
-    winning = [row.kind for row in speeds[1:] if row.gain is not None and row.gain.value >= 1.0]
+    whole, *of_kinds = speeds
+    losing: list[str] = []
+    winning: list[str] = []
+    for speed in of_kinds:
+        if speed.gain is None:
+            continue
+        if speed.gain.value < 1.0:
+            losing.append(speed.kind)
+        else:
+            winning.append(speed.kind)
     if losing and winning:
         doubts.append(f"It depends on the prompt: it loses on {', '.join(losing)}.")
-    ratio = speeds[0].ratio
+    ratio = whole.ratio
+    if ratio is None:
+        return " ".join(doubts)
     slower = [str(row.tokens) for row in by_length if row.ratio is not None and row.ratio < 1.0]
-    if slower and ratio is not None and ratio.median > 1.0:
+    if slower and ratio.median > 1.0:
         tokens = ", ".join(slower)
         doubts.append(f"After prompts of {tokens} tokens it was slower, measured in one turn each.")
-    if ratio is not None and ratio.high - ratio.low > 0.5 * ratio.median:
+    quartile_range = ratio.high - ratio.low
+    if quartile_range > 0.5 * ratio.median:
         doubts.append("The turns differ a lot: others may be using the servers or their machine.")
     return " ".join(doubts)
 

@@ -56,7 +56,8 @@ class AuditOptions:
     def __post_init__(self) -> None:
         if not self.minutes > 0:
             raise SettingsError(f"minutes is {self.minutes:g}: use more than 0.")
-        if not set(self.questions) <= set(QUESTIONS) or not self.questions:
+        are_known = set(self.questions) <= set(QUESTIONS)
+        if not self.questions or not are_known:
             raise SettingsError(f"this is not a question of an audit: use {', '.join(QUESTIONS)}.")
         if self.tokens < sampled.ASKED or self.at_once < 1 or self.context < 1:
             raise SettingsError(
@@ -71,7 +72,9 @@ class AuditOptions:
     @property
     def servers(self) -> int:
         """The number of servers: the audited one, and perhaps the baseline."""
-        return 1 if self.baseline is None else 2
+        if self.baseline is None:
+            return 1
+        return 2
 
     def asks(self, question: Question) -> bool:
         """Whether this question is to be answered."""
@@ -131,7 +134,8 @@ def agenda_of(
     levels: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
     if options.asks("paying"):
-        levels = _levels(options.at_once, SHARE_OF_LOADS * seconds / text_seconds)
+        texts_of_loads = SHARE_OF_LOADS * seconds / text_seconds
+        levels = _levels(options.at_once, texts_of_loads)
         longest = min(options.context, context or options.context)
         lengths = tuple(int(share * longest) for share in LENGTH_SHARES)
     samples = 0
@@ -139,7 +143,8 @@ def agenda_of(
     draws_control = False
     if options.asks("lossless") and (lists or options.servers == 2):
         used = turns * text_seconds + _texts_of(levels) * text_seconds
-        left = max(seconds - used - SHARE_OF_LENGTHS * seconds, 0.1 * seconds)
+        unused = seconds - used - SHARE_OF_LENGTHS * seconds
+        left = max(unused, 0.1 * seconds)
         draw_seconds = pace.seconds(sampled.ASKED)
         if not lists:  # the control is drawn from the baseline
             draws_control = True
@@ -164,9 +169,10 @@ def _levels(max_at_once: int, texts: float) -> tuple[int, ...]:
     levels = [1]
     while True:
         level = 2 * levels[-1]
-        if level > max_at_once or _texts_of([*levels, level]) > texts:
+        with_level = [*levels, level]
+        if level > max_at_once or _texts_of(with_level) > texts:
             return tuple(levels)
-        levels.append(level)
+        levels = with_level
 
 
 def _texts_of(levels: Sequence[int]) -> int:
@@ -197,7 +203,8 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
             sentences.append(f"The log-probabilities at every token of {CHECKED_TEXTS} texts.")
         parts = agenda.sampling_parts(servers)
         requests += parts * agenda.samples
-        seconds += parts * agenda.fitting / servers * pace.seconds(sampled.ASKED)
+        draws = parts * agenda.fitting / servers
+        seconds += draws * pace.seconds(sampled.ASKED)
         sentences.append(_of_samples(agenda, options))
     requests = int(SPARE * requests) + 4
     sentences.append(f"At most {requests} requests, in about {seconds / 60:.1f} minutes.")

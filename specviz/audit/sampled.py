@@ -82,10 +82,9 @@ class ListedLaw:
 def softmax(logprobs: Mapping[int, float], temperature: float) -> dict[int, float]:
     """The probabilities of the listed tokens at a temperature, if no others can be drawn."""
     highest = max(logprobs.values())
-    weights = {
-        token_id: math.exp((logprob - highest) / temperature)
-        for token_id, logprob in logprobs.items()
-    }
+    weights = {}
+    for token_id, logprob in logprobs.items():
+        weights[token_id] = math.exp((logprob - highest) / temperature)
     whole = sum(weights.values())
     return {token_id: weight / whole for token_id, weight in weights.items()}
 
@@ -99,16 +98,16 @@ def listed_law(
     law = ListedLaw(prompt, listed)
     beginnings: list[Ids] = [()]
     for depth in range(length):
-        for begin in range(0, len(beginnings), BLOCK):
-            block = beginnings[begin : begin + BLOCK]
-            lists = model.listings([prompt + beginning for beginning in block], TOP_K)
+        for first in range(0, len(beginnings), BLOCK):
+            block = beginnings[first : first + BLOCK]
+            prefixes = [prompt + beginning for beginning in block]
+            lists = model.listings(prefixes, TOP_K)
             listed.update(zip(block, lists, strict=True))
-        likely = law.probabilities(temperature, depth + 1)
-        beginnings = [
-            text
-            for text, probability in likely.items()
-            if len(text) == depth + 1 and probability >= EXPANDED and text != UNLISTED
-        ]
+        beginnings = []
+        for text, probability in law.probabilities(temperature, depth + 1).items():
+            is_whole = len(text) == depth + 1 and text != UNLISTED
+            if is_whole and probability >= EXPANDED:
+                beginnings.append(text)
     return law
 
 
@@ -125,7 +124,8 @@ def draws(
 ) -> Iterator[tuple[Ids, str]]:
     """Draw `count` independent texts, each with its ids and its text. Raises `ServerError`."""
     for seed in range(first_seed, first_seed + count):
-        yield model.draw(prompt, sampling_settings(temperature, TOP_K, ASKED, seed))
+        settings = sampling_settings(temperature, TOP_K, ASKED, seed)
+        yield model.draw(prompt, settings)
 
 
 def samples_needed(law: ListedLaw, temperature: float) -> tuple[int | None, float]:
@@ -156,11 +156,12 @@ def control_for(law: ListedLaw, temperature: float, samples: int, length: int) -
     wrong = law.probabilities(COLDER * temperature, length)
     outcomes = list(wrong)
     generator = np.random.default_rng(0)
-    counts = generator.multinomial(samples, _normed(wrong), size=TRIALS)
+    trials = generator.multinomial(samples, _normed(wrong), size=TRIALS)
     caught = 0
-    for row in counts.tolist():
-        counts_of_trial = dict(zip(outcomes, row, strict=True))
-        caught += _p_of_fit(counts_of_trial, right, samples) < SIGNIFICANCE
+    for counts in trials.tolist():
+        counts_by_outcome = dict(zip(outcomes, counts, strict=True))
+        p_value = _p_of_fit(counts_by_outcome, right, samples)
+        caught += p_value < SIGNIFICANCE
     return Control(_colder(temperature), caught=caught / TRIALS, trials=TRIALS)
 
 
@@ -224,7 +225,8 @@ def drawn_control(
     wrong: Sequence[Outcome], theirs: Sequence[Outcome], temperature: float
 ) -> Control:
     """Give the test of two samples texts that a server drew at a lower temperature."""
-    is_caught = _is_refused(two_sample_chi_square(wrong, theirs))
+    comparison = two_sample_chi_square(wrong, theirs)
+    is_caught = _is_refused(comparison)
     return Control(_colder(temperature), caught=float(is_caught), trials=1)
 
 
@@ -238,7 +240,8 @@ def simulated_control(law: ListedLaw, temperature: float, samples: int) -> Contr
     for _ in range(trials):
         theirs = _simulated(right, samples, generator)
         ours = _simulated(wrong, samples, generator)
-        caught += _is_refused(two_sample_chi_square(ours, theirs))
+        comparison = two_sample_chi_square(ours, theirs)
+        caught += _is_refused(comparison)
     return Control(_colder(temperature), caught=caught / trials, trials=trials)
 
 

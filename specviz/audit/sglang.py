@@ -12,7 +12,7 @@ from ..core.settings import Settings
 from ..sides.served.interface import TargetServer
 from ..sides.watched.engines import Prompt, Reader, WatchedEngine
 from ..sides.watched.steps import Step, StreamedToken
-from .other_streams import ACCEPTED, DRAFTED, first_count
+from .other_streams import ACCEPTED, DRAFTED, end_reason, first_count
 
 
 class SglangReader(Reader):
@@ -32,7 +32,7 @@ class SglangReader(Reader):
         self.accepted = first_count(record, ACCEPTED, self.accepted)
         reason = record.get("finish_reason")
         if isinstance(reason, Mapping):
-            self.ended = "length" if reason.get("type") == "length" else "eos"
+            self.ended = end_reason(reason.get("type"))
         count = int(record["completion_tokens"])
         new_ids = [int(token_id) for token_id in chunk["output_ids"]]
         new_text = str(chunk["text"])
@@ -59,7 +59,11 @@ class SglangEngine(WatchedEngine):
     reader = SglangReader
 
     def question(self, prompt: Prompt, settings: Settings) -> dict[str, Any]:
-        body = {"text": prompt} if isinstance(prompt, str) else {"input_ids": list(prompt)}
+        body: dict[str, Any] = {}
+        if isinstance(prompt, str):
+            body["text"] = prompt
+        else:
+            body["input_ids"] = list(prompt)
         sampling_params = {
             "temperature": settings.temperature,
             "top_p": settings.top_p,
@@ -88,12 +92,16 @@ class SglangTarget(TargetServer):
         }
 
     def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
-        answers = answer if isinstance(answer, list) else [answer]
+        answers = [answer]
+        if isinstance(answer, list):
+            answers = answer
         if len(answers) != count:
             raise ValueError
         for answer_part in answers:
             top = answer_part["meta_info"]["output_top_logprobs"][0]
-            yield [int(entry[1]) for entry in top], [float(entry[0]) for entry in top]
+            ids = [int(entry[1]) for entry in top]
+            logprobs = [float(entry[0]) for entry in top]
+            yield ids, logprobs
 
 
 def drawn_ids(answer: Any) -> tuple[tuple[int, ...], str]:

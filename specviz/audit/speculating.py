@@ -30,7 +30,9 @@ def counters_between(before: str | None, after: str | None, model: str) -> Count
     reset."""
     if before is None or after is None:
         return None
-    counted = moved(counted_in(before, model), counted_in(after, model))
+    counted_before = counted_in(before, model)
+    counted_after = counted_in(after, model)
+    counted = moved(counted_before, counted_after)
     if counted is None:
         return None
     earlier = accepted_by_position(before, model)
@@ -48,7 +50,9 @@ def drafting_of(
     tokens = sum(stream.tokens for stream in streams)
     chunks = sum(stream.chunks for stream in streams)
     if any(stream.drafted is not None for stream in streams):
-        steps = [step for stream in streams for step in stream.steps if step.drafted]
+        steps: list[Step] = []
+        for stream in streams:
+            steps += [step for step in stream.steps if step.drafted]
         return Drafting(
             tokens=tokens,
             chunks=chunks,
@@ -76,7 +80,8 @@ def kept_by_position(steps: Sequence[Step]) -> tuple[float, ...]:
     """The share of steps that kept their first k drafts, of those that drafted as many, for k = 1,
     2, ..."""
     shares: list[float] = []
-    longest = max((step.drafted or 0 for step in steps), default=0)
+    lengths = [step.drafted or 0 for step in steps]
+    longest = max(lengths, default=0)
     for position in range(1, min(longest, MAX_POSITIONS) + 1):
         drafted = [step for step in steps if (step.drafted or 0) >= position]
         kept = sum((step.accepted or 0) >= position for step in drafted)
@@ -95,9 +100,12 @@ def speculating_verdict(
     model: AuditedModel, drafting: Drafting, counters: Counters | None
 ) -> Verdict:
     """The answer to the first question."""
-    evidence = [*_of_the_streams(model, drafting), *_of_the_counters(counters, drafting)]
+    evidence = list(_of_the_streams(model, drafting))
+    evidence += _of_the_counters(counters, drafting)
     if drafting.is_loaded is not None:
-        has_draft = "has a draft to speculate with" if drafting.is_loaded else "has no draft loaded"
+        has_draft = "has no draft loaded"
+        if drafting.is_loaded:
+            has_draft = "has a draft to speculate with"
         evidence.append(Evidence("/slots", f"The server reports that it {has_draft}."))
     conclusion = _conclusion(model, drafting, counters)
     return Verdict(

@@ -122,7 +122,8 @@ def _difference(
 
 def _behind(logits: Tensor, ours: int, theirs: int) -> float:
     """The distance of the worse candidate from the first choice, in nats."""
-    return float(logits.max() - torch.minimum(logits[ours], logits[theirs]))
+    worse = torch.minimum(logits[ours], logits[theirs])
+    return float(logits.max() - worse)
 
 
 def _is_near_tie(token: Token, rounding: float) -> bool:
@@ -157,7 +158,8 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
     for target_pass in parting.passes:
         fed += [*target_pass.drafted, *target_pass.emitted]
     has_unknown = any(not 0 <= token_id < pair.vocab for token_id in fed)
-    if has_unknown or not parting.prompt or len(parting.ours) < len(parting.theirs):
+    is_cut_off = len(parting.ours) < len(parting.theirs)
+    if has_unknown or is_cut_off or not parting.prompt:
         raise TraceError("the run has tokens that this pair does not have: name the run's pair.")
 
 
@@ -170,9 +172,11 @@ def _fresh_logits(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor
     prefill(engine, ids[:begin])
     rows: list[Tensor] = []
     for width in widths:
-        rows += _forward(engine, ids[begin : begin + width], min(width, MAX_WIDTH))
-        begin += width
-    return torch.stack(rows[-min(POSITIONS, len(parting.theirs)) :])
+        end = begin + width
+        rows += _forward(engine, ids[begin:end], min(width, MAX_WIDTH))
+        begin = end
+    count = min(POSITIONS, len(parting.theirs))
+    return torch.stack(rows[-count:])
 
 
 def _repeated_logits(pair: Pair, parting: Parting) -> Tensor:
@@ -188,12 +192,14 @@ def _repeated_logits(pair: Pair, parting: Parting) -> Tensor:
         length += len(target_pass.emitted)
         engine.rollback(length - 1)
     logits = _forward(engine, [last_id, *final.drafted], len(final.drafted) + 1)
-    return logits[parting.index - (length - len(parting.prompt))]
+    emitted = length - len(parting.prompt)  # before the final pass
+    return logits[parting.index - emitted]
 
 
 def _forward(engine: Engine, ids: Sequence[int], keep: int) -> Tensor:
     """Logits [keep, vocab] of the last of these tokens, in double precision."""
-    logits = engine.forward(torch.tensor(ids, device=engine.device), keep=keep)
+    feed = torch.tensor(ids, device=engine.device)
+    logits = engine.forward(feed, keep=keep)
     return logits.double().cpu()
 
 
@@ -207,7 +213,8 @@ def _rounding(scorings: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]
     """
     observed = 0.0
     for first, second in combinations(scorings, 2):
-        for first_logits, second_logits in zip(reversed(first), reversed(second), strict=False):
+        from_the_end = zip(reversed(first), reversed(second), strict=False)
+        for first_logits, second_logits in from_the_end:
             observed = max(observed, _moved(first_logits, second_logits))
     dtype = _dtype_of_passes(pair)
     largest_logit = max(float(logits.amax(-1).abs().max()) for logits in scorings)
@@ -221,7 +228,8 @@ def _rounding(scorings: Sequence[Tensor], pair: Pair) -> tuple[float, list[str]]
             f"rounding in {name} explains at most {limit:.2g}"
         )
         return limit, [reason]
-    return min(max(2 * observed, min_units * unit), limit), []
+    rounding = max(2 * observed, min_units * unit)
+    return min(rounding, limit), []
 
 
 def _dtype_of_passes(pair: Pair) -> torch.dtype:
@@ -251,6 +259,8 @@ def _control(pair: Pair, parting: Parting) -> list[Token]:
     gamma = max(1, min(parting.gamma, MAX_WIDTH - 1))
     settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)
     self_drafting = replace(pair, draft=pair.target, draft_tokenizer=None)
-    rounds = speculate(self_drafting, text[:-REACH] or text[:1], settings)
-    drafted = [token for r in rounds for token in r.drafted]
-    return [token for token in drafted if token.outcome in ("accepted", "rejected")]
+    prompt = text[:-REACH] or text[:1]
+    judged: list[Token] = []
+    for r in speculate(self_drafting, prompt, settings):
+        judged += [token for token in r.drafted if token.outcome in ("accepted", "rejected")]
+    return judged

@@ -69,7 +69,9 @@ def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Compari
     draws = len(a) + len(b)
     longest = max(map(len, [*a, *b]))
     for length in range(longest, 0, -1):
-        cells = _cells([outcome[:length] for outcome in a], [outcome[:length] for outcome in b])
+        beginnings_of_a = [outcome[:length] for outcome in a]
+        beginnings_of_b = [outcome[:length] for outcome in b]
+        cells = _cells(beginnings_of_a, beginnings_of_b)
         listed = sum(cell.draws for cell in cells if cell.outcome)
         if listed >= SHARE_LISTED * draws:
             break
@@ -118,9 +120,12 @@ def chi_square(
     counts: Counter[Outcome] = Counter()
     expected: dict[Outcome, float] = defaultdict(float)
     for text, probability in law.items():
-        cell = text if runs * probability >= EXPECTED else ()
+        mean = runs * probability
+        cell: Outcome = ()
+        if mean >= EXPECTED:
+            cell = text
         counts[cell] += drawn.get(text, 0)
-        expected[cell] += runs * probability
+        expected[cell] += mean
     statistic = sum((counts[cell] - mean) ** 2 / mean for cell, mean in expected.items())
     return statistic, len(expected) - 1
 

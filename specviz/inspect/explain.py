@@ -28,4 +28,4 @@ def main(options: argparse.Namespace) -> int:
     *_, difference = examined(named_pair(options), parting)
     assert not isinstance(difference, str)
     print(*difference_lines(difference), sep="\n")
-    return 1 if difference.verdict == "bug" else 0
+    return int(difference.verdict == "bug")

@@ -174,7 +174,8 @@ def guesses(draft: Pair, text: str, prompt: str = "", *, continues: bool = False
         )
         for choice in _choices(draft, context_ids, ids)
     ]
-    places[-1] = replace(places[-1], text=places[-1].text + stream.flush())
+    last = places[-1]
+    places[-1] = replace(last, text=last.text + stream.flush())
     return Guesses(
         draft=draft.name,
         before=before,
@@ -201,10 +202,11 @@ def _choices(draft: Pair, context_ids: Sequence[int], ids: Sequence[int]) -> Ite
         written = ids[begin : begin + FED]
         unread += written[:-1]
         with torch.inference_mode():
-            # logits: [written, vocab]
-            logits = engine.forward(torch.tensor(unread, device=engine.device), keep=len(written))
+            feed = torch.tensor(unread, device=engine.device)
+            logits = engine.forward(feed, keep=len(written))  # [written, vocab]
             first = greedy_ids(logits)
-            both = torch.stack([first, torch.tensor(written, device=first.device)], -1)
+            written_ids = torch.tensor(written, device=first.device)
+            both = torch.stack([first, written_ids], -1)
             q = torch.softmax(logits, -1).gather(1, both)  # [written, 2]
         for written_id, first_id, (q_first, q_written) in zip(
             written, first.tolist(), q.tolist(), strict=True
@@ -224,7 +226,9 @@ def draft_of(pair: Pair) -> Pair:
     if pair.draft is None:
         raise PairError("this pair has no draft model that could guess: choose a pair with one.")
     tokenizer = pair.draft_tokenizer or pair.tokenizer
-    name = "the built-in draft" if pair.name == BUILTIN else model_name(pair.draft)
+    name = model_name(pair.draft)
+    if pair.name == BUILTIN:
+        name = "the built-in draft"
     return Pair(target=pair.draft, draft=None, tokenizer=tokenizer, name=name)
 
 
@@ -294,15 +298,19 @@ def main(options: argparse.Namespace) -> None:
     result = guesses(draft, text, options.prompt, continues=options.continues)
     if options.json:
         would_be = {gamma: result.would_be(gamma) for gamma in GAMMAS}
-        print(json.dumps({"name": NAME, **asdict(result), "would_be": would_be}, indent=1))
+        report = {"name": NAME, **asdict(result), "would_be": would_be}
+        print(json.dumps(report, indent=1))
         return
-    print(*guess_lines(result, options.gamma, color=colored(options)), sep="\n")
+    lines = guess_lines(result, options.gamma, color=colored(options))
+    print(*lines, sep="\n")
 
 
 def _loaded_draft(name: str) -> Pair:
     """The draft of a named pair, or the model of this name, as a pair without a draft."""
     is_pair = is_row(name) or "+" in name
-    pair_name = name if is_pair else f"{name}+{NO_DRAFT}"
+    pair_name = name
+    if not is_pair:
+        pair_name = f"{name}+{NO_DRAFT}"
     pair = checked_pair(load_pair(pair_name, on_progress=terminal_watcher()))
     if is_pair:
         return draft_of(pair)
@@ -311,7 +319,10 @@ def _loaded_draft(name: str) -> Pair:
 
 def _text(file: str) -> str:
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        if file == "-":
+            text = sys.stdin.read()
+        else:
+            text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise SpecvizError(f"{file} cannot be read as text: give a file in UTF-8.") from error
     # Editors add a byte order mark, which is not text, and a final line feed.

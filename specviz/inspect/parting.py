@@ -95,7 +95,9 @@ class Difference:
     @property
     def verdict(self) -> Literal["tie", "bug"]:
         """Whether rounding explains the difference."""
-        return "bug" if self.reasons else "tie"
+        if self.reasons:
+            return "bug"
+        return "tie"
 
     @property
     def summary(self) -> str:

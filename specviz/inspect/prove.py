@@ -149,7 +149,8 @@ def law_of(pair: Pair) -> dict[Outcome, float]:
     target: Any = pair.target
     logits = target(ids).logits[:, len(PROMPT) - 1 : -1]  # [texts, LENGTH, vocab]
     log_probabilities = logits.double().log_softmax(-1)
-    of_tokens = log_probabilities.gather(-1, torch.tensor(texts).unsqueeze(-1))
+    text_ids = torch.tensor(texts).unsqueeze(-1)
+    of_tokens = log_probabilities.gather(-1, text_ids)
     probabilities = of_tokens.sum((1, 2)).exp()  # [texts]
     return dict(zip(texts, probabilities.tolist(), strict=True))
 

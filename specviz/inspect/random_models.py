@@ -51,7 +51,8 @@ def scripted(acceptance: float) -> Rule:
 
     def keep_some(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: RandomSource) -> Tensor:
         _, next_id = decide_on_tensors(p, q, drafted, u, source)
-        accepted = (u < acceptance).long().cumprod(0).sum()
+        is_kept = u < acceptance
+        accepted = is_kept.long().cumprod(0).sum()
         return torch.stack([accepted, next_id])
 
     return keep_some
@@ -60,7 +61,9 @@ def scripted(acceptance: float) -> Rule:
 def random_model(size: Size, device: torch.device = CPU, *, seed: int = 0, **more: Any) -> Any:
     """A Llama of this size whose random weights repeat with their seed, and whose texts have no
     end: in fp32 on a processor, else in bf16. more: for its config."""
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    dtype = torch.bfloat16
+    if device.type == "cpu":
+        dtype = torch.float32
     # Created on the device and in the dtype: moving or converting large models takes long.
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
@@ -72,11 +75,13 @@ def random_model(size: Size, device: torch.device = CPU, *, seed: int = 0, **mor
             pad_token_id=None,
             **more,
         )
-        return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        return model.eval()
 
 
 def numbers(vocab: int) -> Any:
     """A tokenizer whose tokens are the numbers from 0 to vocab - 1."""
-    words = Tokenizer(models.WordLevel({str(i): i for i in range(vocab)}, unk_token="0"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=words)
+    ids = {str(number): number for number in range(vocab)}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)

@@ -43,7 +43,8 @@ def server_address(url: str) -> ServerAddress:
     anybody else. Raises `ServerError` for an invalid address.
     """
     parsed = checked_url(url)
-    operators = [checked_url(url) for url in ADDRESS.findall(REMOTE.read() or "")]
+    operator_addresses = ADDRESS.findall(REMOTE.read() or "")
+    operators = [checked_url(address) for address in operator_addresses]
     is_operators = any(_origin(server) == _origin(parsed) for server in operators)
     key = None
     if is_operators or not operators:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -88,7 +89,9 @@ def identity_of(server: Server, model: str) -> Identity:
         engine = OWNERS[str(owner)]
     else:
         version = _object_at(server, "/version").get("version", "")
-        engine = VLLM if version else UNKNOWN
+        engine = UNKNOWN
+        if version:
+            engine = VLLM
     return Identity(
         engine=engine,
         software=f"{engine} {str(version or '')[:MAX_SHOWN]}".rstrip(),
@@ -133,25 +136,25 @@ def counters_text(server: Server, model: str) -> str | None:
 
 def counted_in(text: str, model: str) -> Counted | None:
     """The counters of a model's speculation in the text of /metrics; None if some are missing."""
-    totals: Counted = {}
+    totals: Counter[str] = Counter()
     for name, labels, value in LINE.findall(text):
         if _is_of_model(labels, model):
-            totals[NAMES[name]] = totals.get(NAMES[name], 0) + int(float(value))
+            totals[NAMES[name]] += int(float(value))
     if len(totals) < len(NAMES):
         return None
-    return totals
+    return dict(totals)
 
 
 def accepted_by_position(text: str, model: str) -> dict[int, int]:
     """The number of accepted drafts at each position of a step, from 0, in the text of /metrics;
     empty if it has none."""
-    totals: dict[int, int] = {}
+    totals: Counter[int] = Counter()
     for labels, value in POSITION_LINE.findall(text):
         position = POSITION.search(labels)
         if position is not None and _is_of_model(labels, model):
             index = int(position.group(1))
-            totals[index] = totals.get(index, 0) + int(float(value))
-    return totals
+            totals[index] += int(float(value))
+    return dict(totals)
 
 
 def _is_of_model(labels: str, model: str) -> bool:
@@ -178,13 +181,18 @@ def positive(value: Any) -> int | None:
 def _object_at(server: Server, path: str, model: str | None = None) -> dict[str, Any]:
     """The JSON object at "/path", perhaps of one of the server's models; empty if there is
     none."""
-    query = {"model": model} if model else None
+    query: dict[str, str] | None = None
+    if model:
+        query = {"model": model}
     try:
-        return _as_object(server.ask(path, query=query))
+        answer = server.ask(path, query=query)
     except (PairError, ServerError):
         return {}
+    return _as_object(answer)
 
 
 def _as_object(value: Any) -> dict[str, Any]:
     """Return a JSON object as it is, and an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
+    if not isinstance(value, dict):
+        return {}
+    return value

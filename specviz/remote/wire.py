@@ -101,7 +101,11 @@ class Server:
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         """Request the text at "/path" outside the interface, such as the server's counters. Raises
         `ServerError`."""
-        reply = self.post(path, None, lambda raw: raw.decode("utf-8", "replace"), query)
+
+        def text_of(raw: bytes) -> str:
+            return raw.decode("utf-8", "replace")
+
+        reply = self.post(path, None, text_of, query)
         return str(reply.value)
 
     def post(
@@ -117,8 +121,9 @@ class Server:
         with self._response(path, body, query) as response:
             raw = self._read(response)
             seconds = time.perf_counter() - start
-            value = (read or parsed_json)(raw)
-            return Reply(value, seconds, len(response.request.content), len(raw))
+            parse = read or parsed_json
+            sent = len(response.request.content)
+            return Reply(parse(raw), seconds, sent, len(raw))
 
     def stream(self, path: str, body: dict[str, Any]) -> Stream:
         """The chunks of an answer as they arrive.
@@ -180,7 +185,8 @@ class Server:
             method = "POST"
             content = orjson.dumps(body)
         try:
-            url = self._url.copy_with(path=self._whole_path(path), params=query)
+            whole_path = self._whole_path(path)
+            url = self._url.copy_with(path=whole_path, params=query)
             request = self._client.build_request(method, url, content=content)
             with closing(self._send(request)) as response:
                 if response.status_code != httpx.codes.OK:

@@ -45,7 +45,8 @@ def command_of(module: str, call: str = "serve()") -> list[str]:
     """Return the command of a process that calls `serve` of a module of this package. It finds the
     package whatever the working directory and the environment are."""
     code = f"import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; {call}"
-    return [sys.executable, "-c", code, str(Path(__file__).resolve().parents[2])]
+    folder_of_package = Path(__file__).resolve().parents[2]
+    return [sys.executable, "-c", code, str(folder_of_package)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +262,9 @@ class ProcessWorker:
                 raise value
             # The process may have sent more before it read the stop.
             is_late = stopped and not isinstance(value, End)
-            yield None if is_late else value
+            if is_late:
+                value = None
+            yield value
 
     def close(self) -> None:
         process = self._process
@@ -271,8 +274,11 @@ class ProcessWorker:
 
     def _idle_process(self) -> ModelsProcess:
         """The process, or a new one if it has ended or still works for an abandoned run."""
-        if self._process is not None and (self._process.busy or not self._process.is_alive()):
-            self.close()
+        process = self._process
+        if process is not None:
+            is_idle = not process.busy and process.is_alive()
+            if not is_idle:
+                self.close()
         if self._process is None:
             self._process = ModelsProcess(self._nice)
         return self._process

@@ -54,8 +54,9 @@ class Models:
 
 
 def _was_written_to(pair: Any) -> bool:
-    models = (getattr(pair, part, None) for part in ("target", "draft"))
-    return any(changed_file(model) for model in models)
+    target = getattr(pair, "target", None)
+    draft = getattr(pair, "draft", None)
+    return any(map(changed_file, (target, draft)))
 
 
 def _loaded(load: Load, name: str) -> Generator[str, None, Any]:

@@ -136,9 +136,13 @@ class SampleTask:
                 return
         ours = [draw.ids for draw in drawn[SPECULATIVE]]
         theirs = [draw.ids for draw in drawn[BASELINE]]
+        texts: dict[tuple[int, ...], str] = {}
+        for draws in drawn.values():
+            for draw in draws:
+                texts[draw.ids] = draw.text
         yield Compared(
             comparison=two_sample_chi_square(ours, theirs),
-            texts={draw.ids: draw.text for draws in drawn.values() for draw in draws},
+            texts=texts,
             tokens=len(prompt_ids),
             shortened=len(ids) > self.reach,
         )

@@ -83,9 +83,12 @@ class CostEstimate:
         """The estimate for a pair, from the sizes of its models."""
         models = [model for model in (pair.target, pair.draft, pair.head) if model is not None]
         size = sum(map(parameter_bytes, models))
+        draft_seconds = 0.0
+        if pair.draft is not None:
+            draft_seconds = _pass_seconds(pair.draft)
         return cls(
             target=_pass_seconds(pair.target),
-            draft=0.0 if pair.draft is None else _pass_seconds(pair.draft),
+            draft=draft_seconds,
             start=START + size / MOVED,
         )
 
@@ -112,10 +115,15 @@ def call_seconds(task: RaceTask | SampleTask, cost: CostEstimate, prompt: int) -
         length = task.length
         prompt = min(prompt, task.reach)
     guess_seconds = {"draft": cost.draft, "target": cost.target, "nothing": 0.0}
-    guesses = sum(lane.gamma * guess_seconds[drafter_kind(lane.drafter).cost] for lane in lanes)
+    drafts = []  # seconds of a round, by lane
+    for lane in lanes:
+        guess = guess_seconds[drafter_kind(lane.drafter).cost]
+        drafts.append(lane.gamma * guess)
     # The target in all lanes, and a draft in all but one.
-    reading = (2 * len(lanes) + 1) * (prompt / PROMPT + cost.target)
-    turn = length * (guesses + (len(lanes) + 1) * cost.target) + reading
+    prefills = 2 * len(lanes) + 1
+    reading = prefills * (prompt / PROMPT + cost.target)
+    passes = (len(lanes) + 1) * cost.target
+    turn = length * (sum(drafts) + passes) + reading
     return min(cost.start + WARMUP + turns * turn, MAX_CALL_SECONDS)
 
 
@@ -190,8 +198,12 @@ class LoadedModels(Models):
 
     def prompt_tokens(self, task: RaceTask | SampleTask) -> int:
         """Tokens of a task's prompt. Raises `SpecvizError` if prompt or pair cannot be used."""
-        chat = task.settings.chat if isinstance(task, RaceTask) else "auto"
-        return len(self.loaded(task.pair).encode(task.prompt, chat=chat))
+        pair = self.loaded(task.pair)
+        chat = "auto"
+        if isinstance(task, RaceTask):
+            chat = task.settings.chat
+        ids = pair.encode(task.prompt, chat=chat)
+        return len(ids)
 
 
 class ZeroGpuWorker(LocalWorker):
@@ -207,7 +219,8 @@ class ZeroGpuWorker(LocalWorker):
 
         def duration(task: RaceTask | SampleTask) -> int:
             cost = models.costs[task.pair]
-            return math.ceil(call_seconds(task, cost, models.prompt_tokens(task)))
+            prompt_tokens = models.prompt_tokens(task)
+            return math.ceil(call_seconds(task, cost, prompt_tokens))
 
         def call(task: RaceTask | SampleTask) -> Iterator[list[Any]]:
             # The start is over by now. A task that ends in time is not killed.
