@@ -27,7 +27,8 @@ def explained(path: Path) -> Iterator[None]:
         # torch and safetensors report a full disk as errors of their own.
         if ran_out_of_memory(error):
             raise
-        why = (getattr(error, "strerror", None) or str(error)).strip().splitlines()[0]
+        reason = getattr(error, "strerror", None) or str(error)
+        why = reason.strip().splitlines()[0]
         raise SpecvizError(
             f"{path} cannot be written ({why}): free some space or choose another folder; earlier "
             "checkpoints are intact, and the same command continues from them."

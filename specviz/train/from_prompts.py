@@ -158,7 +158,8 @@ class Distillation:
     def _learn(self, rows: WrittenRows) -> TrainingProgress:
         args = self.args
         # On a processor, products in 16 bits are slower than in fp32 without special instructions.
-        half = self.pair.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        on_gpu = self.pair.device.type == "cuda"
+        half = on_gpu and torch.cuda.is_bf16_supported()
         schedule = on_text(
             args,
             len(rows.rows),
@@ -223,9 +224,8 @@ class Distillation:
         with whole_folder(self.args.output) as folder:
             self.draft.to(dtype).save_pretrained(folder)
             save_tokenizer(self.pair.draft_tokenizer or self.pair.tokenizer, folder)
-            (folder / RESULT).write_text(
-                json.dumps(result, indent=1, default=asdict) + "\n", encoding="utf-8"
-            )
+            result_text = json.dumps(result, indent=1, default=asdict) + "\n"
+            (folder / RESULT).write_text(result_text, encoding="utf-8")
 
 
 def _compared(
@@ -257,5 +257,6 @@ def _alpha_lines(alpha: dict[str, dict[str, Estimate]]) -> Iterator[str]:
     ]
     yield from markdown(heads, rows)
     yield "\nMeans over the held-out prompts, with 95% bootstrap intervals."
-    if not any((means["rise"].low or 0.0) > 0 for means in alpha.values()):
+    lowest_rises = [means["rise"].low or 0.0 for means in alpha.values()]
+    if not any(rise > 0 for rise in lowest_rises):
         yield "alpha did not rise beyond noise: try more --written-tokens or another --rate."

@@ -124,7 +124,9 @@ class HeadTraining:
             args.write_rows,
             args.row_tokens,
         )
-        return key_of(digest(self.target), options, _sizes(args.prompts), _sizes(args.corpus))
+        prompts = _sizes(args.prompts)
+        corpus = _sizes(args.corpus)
+        return key_of(digest(self.target), options, prompts, corpus)
 
     @cached_property
     def made_by(self) -> str:
@@ -149,7 +151,8 @@ class HeadTraining:
             return shown(self._acceptance(trained, held_out))
 
         source = WrittenRows(numbered(learnt), args.seed)
-        spent = train(head, source.batch, loss, self._training(head, len(learnt)), report)
+        training = self._training(head, len(learnt))
+        spent = train(head, source.batch, loss, training, report)
         save_head(head, args.output)
         acceptance = self._acceptance(head, held_out)
         result = {
@@ -159,7 +162,8 @@ class HeadTraining:
             "acceptance_by_step": acceptance,
             "spent": asdict(spent),
         }
-        (args.output / RESULT).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        result_text = json.dumps(result, indent=1) + "\n"
+        (args.output / RESULT).write_text(result_text, encoding="utf-8")
         write_checksums(args.output)
         print(
             f"{args.output}: {spent.step} steps in {spent.seconds / 60:.1f} min, "
@@ -173,7 +177,8 @@ class HeadTraining:
         ids = rows[:, 0]
         is_written = rows[:, 1].astype(bool)
         written = ids[is_written]
-        targets = frequent_tokens(written, vocab, min(self.args.head_tokens, vocab))
+        count = min(self.args.head_tokens, vocab)
+        targets = frequent_tokens(written, vocab, count)
         share = np.isin(written, targets.numpy()).mean()
         print(
             f"{len(rows)} texts with {len(written)} tokens that the target wrote; the head can "
@@ -213,8 +218,12 @@ class HeadTraining:
         """Marked rows [rows, 2, row_tokens + 1]: of the files, and of newly written text."""
         args = self.args
         width = self.args.row_tokens + 1
-        pieces = [read_text(path, width, self.pair.vocab, self.writing.pad) for path in args.text]
-        read_tokens = sum(int(piece[:, 1].sum()) for piece in pieces)
+        pieces = []
+        read_tokens = 0
+        for path in args.text:
+            piece = read_text(path, width, self.pair.vocab, self.writing.pad)
+            pieces.append(piece)
+            read_tokens += int(piece[:, 1].sum())
         missing_tokens = args.written_tokens - read_tokens
         if missing_tokens > 0:
             chunk_tokens = args.write_rows * args.new_tokens
@@ -260,8 +269,9 @@ def _split(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _read_layers(layers: int) -> tuple[int, ...]:
     """The numbers of layers after which a head reads the target's states: two, the middle and the
     last."""
+    second = min(2, layers)
     middle = max(1, (layers + 2) // 2)
-    return tuple(sorted({min(2, layers), middle, layers}))
+    return tuple(sorted({second, middle, layers}))
 
 
 def _sizes(path: Path | None) -> list[tuple[str, int]]:

@@ -131,8 +131,10 @@ def train(
 
 
 def _optimizers(model: Any, options: Training) -> list[torch.optim.Optimizer]:
+    args = options.args
     if options.muon is None:
-        return [torch.optim.AdamW(_peaking(model.parameters(), options.args.rate), **ADAM)]
+        weights = _peaking(model.parameters(), args.rate)
+        return [torch.optim.AdamW(weights, **ADAM)]
     if not hasattr(torch.optim, "Muon"):
         raise SpecvizError(
             "this version of torch lacks torch.optim.Muon, which training a head "
@@ -141,10 +143,9 @@ def _optimizers(model: Any, options: Training) -> list[torch.optim.Optimizer]:
     matrices = [weight for weight in options.muon.parameters() if weight.ndim == 2]
     matrix_ids = {id(weight) for weight in matrices}
     others = [weight for weight in model.parameters() if id(weight) not in matrix_ids]
-    return [
-        torch.optim.Muon(_peaking(matrices, options.args.matrix_rate), **MUON),
-        torch.optim.AdamW(_peaking(others, options.args.embedding_rate), fused=True, **ADAM),
-    ]
+    muon = torch.optim.Muon(_peaking(matrices, args.matrix_rate), **MUON)
+    adam = torch.optim.AdamW(_peaking(others, args.embedding_rate), fused=True, **ADAM)
+    return [muon, adam]
 
 
 def _peaking(weights: Iterable[Any], rate: float) -> list[dict[str, Any]]:

@@ -33,7 +33,8 @@ class TrainingNeed:
     @property
     def total(self) -> int:
         """The peak in bytes."""
-        return self.target + self.learner + max(self.writing, self.learning)
+        weights = self.target + self.learner
+        return weights + max(self.writing, self.learning)
 
     def __str__(self) -> str:
         return (
@@ -60,9 +61,11 @@ def distillation_need(
     if precision == "float32":
         layer_bytes *= 2
     layers = layer_bytes * config.num_hidden_layers * config.hidden_size
-    logits = 4 * LOGIT_COPIES * max(logit_width(target.model), logit_width(draft.model))
+    vocab = max(logit_width(target.model), logit_width(draft.model))
+    logits = 4 * LOGIT_COPIES * vocab
+    learning = tokens * (layers + logits)
     need = memory_need(target.model, target.caches.layers, copies=rows)
-    return _need(need, precision, draft.model, width, learning=tokens * (layers + logits))
+    return _need(need, precision, draft.model, width, learning=learning)
 
 
 def head_need(
@@ -75,8 +78,10 @@ def head_need(
     states = 2 * config.num_hidden_layers
     layers = (steps * 2 * LAYER_BYTES + states) * config.hidden_size
     logits = 4 * LOGIT_COPIES * head.config.draft_vocab
-    need = memory_need(target, configured_caches(config).layers, copies=rows)
-    return _need(need, precision, head, width, learning=tokens * (layers + logits))
+    learning = tokens * (layers + logits)
+    caches = configured_caches(config)
+    need = memory_need(target, caches.layers, copies=rows)
+    return _need(need, precision, head, width, learning=learning)
 
 
 def _need(
