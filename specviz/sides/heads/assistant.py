@@ -146,7 +146,8 @@ def buildable(config: Any) -> Any:
         modes = property(lambda text: ["reuse"] * text.num_hidden_layers)
         # transformers finds the class of the model by this name.
         name = text_class.__name__
-        config.text_config.__class__ = type(name, (text_class,), {"kv_sharing_modes": modes})
+        class_with_modes = type(name, (text_class,), {"kv_sharing_modes": modes})
+        config.text_config.__class__ = class_with_modes
     return config
 
 
@@ -159,4 +160,6 @@ def check_assistant(model: Any, target: Any) -> None:
             f"the assistant is for targets of type {wanted_type} and this target is of type "
             f"{target_type}: choose an assistant that was trained for it."
         )
-    check_fit(target, model.config.backbone_hidden_size, text_config(model).vocab_size, "assistant")
+    target_width = model.config.backbone_hidden_size
+    vocab = text_config(model).vocab_size
+    check_fit(target, target_width, vocab, "assistant")

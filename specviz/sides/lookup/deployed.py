@@ -42,4 +42,5 @@ def deployed_ngrams(row: Deployed, machine: Machine) -> EngineTexts:
 def deployed_counts(row: Deployed, machine: Machine) -> EngineTexts:
     """The texts for `DrafterKind.deployed`, for counts."""
     note = f"It also searches the server's earlier answers. {tokenizer_note(machine)}"
-    return {"vLLM": (for_vllm(row, machine, {"method": "suffix"}), note.strip())}
+    text = for_vllm(row, machine, {"method": "suffix"})
+    return {"vLLM": (text, note.strip())}

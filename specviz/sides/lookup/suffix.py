@@ -201,8 +201,8 @@ class SuffixDrafter(Drafter):
         run = self._run
         drafted, followers = self._drawn(count)
         q = torch.zeros(count, run.vocab)
-        for row, step in zip(q.numpy(), followers, strict=True):
-            row[step.ids] = step.shares
+        for distribution, step in zip(q.numpy(), followers, strict=True):
+            distribution[step.ids] = step.shares
         return Draft(
             torch.tensor(drafted, device=run.device),
             q.to(run.device),

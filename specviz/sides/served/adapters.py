@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from ...base.errors import PairError
@@ -68,13 +69,15 @@ class Completions(TargetServer):
         which the softmax of a whole vocabulary never gives. A repeated seed must draw the same
         token again."""
         prefixes = [[0], [0, 0]]
-        wanted = Wanted((0, 1), Settings(temperature=1.0, top_k=1), seed=1, tokens=2)
+        settings = Settings(temperature=1.0, top_k=1)
+        wanted = Wanted((0, 1), settings, seed=1, tokens=2)
+        question = self._draw_question(prefixes, wanted)
         try:
-            answer = self.server.ask(self.path, self._draw_question(prefixes, wanted))
+            answer = self.server.ask(self.path, question)
             by_prefix = self._drawn_tokens(answer, len(prefixes), wanted.tokens)
         except PairError:
             return False
-        return all(_is_under_top_1(drawn) for tokens in by_prefix for drawn in tokens)
+        return all(map(_is_under_top_1, chain.from_iterable(by_prefix)))
 
     def _body(self, prompt: Sequence[Any], count: int) -> dict[str, Any]:
         return {
@@ -115,7 +118,8 @@ class Completions(TargetServer):
     def _top_logprobs(self, answer: Any, count: int) -> Iterator[tuple[list[int], list[float]]]:
         for logprobs in self._logprobs_of(answer, count):
             top = logprobs["top_logprobs"][0]
-            yield [_id(name) for name in top], list(top.values())
+            ids = [_id(name) for name in top]
+            yield ids, list(top.values())
 
     def _drawn_tokens(self, answer: Any, prefixes: int, count: int) -> list[list[Drawn]]:
         """The tokens in an answer, `count` of them for each prefix."""

@@ -103,7 +103,8 @@ def reconciled(chunks: Sequence[Step], counts: Counts) -> list[Step] | None:
     tokens: list[StreamedToken] = []
     for chunk in verified_chunks:
         tokens += chunk.tokens
-    if sizes and sum(sizes[:-1]) < len(tokens) <= sum(sizes):
+    all_are_counted = bool(sizes) and sum(sizes[:-1]) < len(tokens) <= sum(sizes)
+    if all_are_counted:
         steps = _cut(tokens, counts)
     else:
         # Steps without drafts, which are frequent with n-grams, are not counted.

@@ -107,7 +107,9 @@ def _question_of(prompt: AnyPrompt, watched: WatchedEngine) -> _Question:
         asked = prompt
     if isinstance(asked, str):
         return _Question(asked, asked, watched.tokenize(asked), messages)
-    return _Question(asked, text or " ".join(map(str, asked)), asked, messages)
+    if not text:
+        text = " ".join(map(str, asked))
+    return _Question(asked, text, asked, messages)
 
 
 def served_settings(settings: Settings) -> Settings:
