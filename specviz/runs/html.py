@@ -175,10 +175,11 @@ def cell_html(trace: Trace) -> str | None:
         policy=_POLICY.format("'unsafe-inline'"),
         packed=_packed(page.encode()),
     )
+    further_rows = (len(trace.lanes) - 1) // 2
     return _CELL.format(
         title=html.escape(_page_title(trace)),
         page=html.escape(loader),
-        height=CELL_HEIGHT + ROW_HEIGHT * ((len(trace.lanes) - 1) // 2),
+        height=CELL_HEIGHT + ROW_HEIGHT * further_rows,
     )
 
 
@@ -196,7 +197,9 @@ def standalone_html(trace: Trace, *, is_small: bool = False, is_packed_later: bo
     is_small: only the race, its ratio and playback, in a page that fills a frame of any size.
     is_packed_later: leave compressible parts unpacked, since the caller packs the page.
     """
-    address_of = _readable_address if is_packed_later else _short_address
+    address_of = _short_address
+    if is_packed_later:
+        address_of = _readable_address
     scripts = {}
     for name, path in modules().items():
         if not name.startswith(SERVED):
@@ -314,7 +317,11 @@ def modules() -> dict[str, Path]:
 
 def imports() -> dict[str, set[str]]:
     """The static imports of each module, by module name."""
-    return {name: set(_IMPORT.findall(path.read_text("utf-8"))) for name, path in modules().items()}
+    imported = {}
+    for name, path in modules().items():
+        text = path.read_text("utf-8")
+        imported[name] = set(_IMPORT.findall(text))
+    return imported
 
 
 def modules_asked_again(start: str = "specviz/page.js") -> dict[str, str]:

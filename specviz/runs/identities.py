@@ -8,7 +8,7 @@ show whether a recording is of the run that it names: `rerun` runs it again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -100,12 +100,10 @@ def _check_rounds(trace: Trace) -> None:
         name = round_name(r.lane, r.index)
         last = last_rounds.get(r.lane)
         emitted[r.lane] += len(r.emitted)
-        fault = _times_fault(r, last) or _counts_fault(r, last)
-        max_drafted = settings.gamma
-        if r.lane == BASELINE:
-            max_drafted = 0
-        if not is_watched and len(r.drafted) > max_drafted:
-            fault = f"it has {len(r.drafted)} drafted tokens, and the limit is {max_drafted}"
+        fault = ""
+        if not is_watched:
+            fault = _length_fault(r, settings)
+        fault = fault or _times_fault(r, last) or _counts_fault(r, last)
         if not fault and emitted[r.lane] > settings.max_new_tokens:
             fault = f"the lane emitted more tokens than max_new_tokens, {settings.max_new_tokens}"
         if fault:
@@ -118,6 +116,16 @@ def _check_rounds(trace: Trace) -> None:
             if fault:
                 raise _fault(fault, name, f"token {position}")
         last_rounds[r.lane] = r
+
+
+def _length_fault(r: Round, settings: Settings) -> str:
+    """The fault in the number of a round's drafted tokens; empty if there is none."""
+    max_drafted = settings.gamma
+    if r.lane == BASELINE:
+        max_drafted = 0
+    if len(r.drafted) > max_drafted:
+        return f"it has {len(r.drafted)} drafted tokens, and the limit is {max_drafted}"
+    return ""
 
 
 def _is_drawn_by_server(trace: Trace) -> bool:
@@ -170,12 +178,17 @@ def _counts_fault(r: Round, last: Round | None) -> str:
         ignored = after_accepted[1:]
     if any(outcome != "ignored" for outcome in ignored):
         return "its drafted tokens must be accepted ones, then one rejected, then ignored ones"
-    last_outcome: Outcome | None = None
-    if r.last is not None:
-        last_outcome = r.last.outcome
-    ends_in_drafts = last_outcome is None and bool(accepted) and not is_rejected
-    is_untold = last_outcome == "untold" and not after_accepted
-    if ends_in_drafts or is_untold:
+    return _last_token_fault(r, after_accepted)
+
+
+def _last_token_fault(r: Round, after_accepted: Sequence[Outcome]) -> str:
+    """The fault in the outcome of a round's last token; empty if there is none. after_accepted: the
+    outcomes of the drafted tokens after the accepted ones."""
+    is_rejected = "rejected" in after_accepted
+    has_accepted = len(r.drafted) > len(after_accepted)
+    if r.last is None and has_accepted and not is_rejected:
+        return ""  # the text ended in its drafts
+    if r.last is not None and r.last.outcome == "untold" and not after_accepted:
         return ""
     expected = "bonus"
     if is_rejected:

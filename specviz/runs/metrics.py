@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..base.errors import TraceError, shown
 from ..core.events import OUTCOMES, Round, Token
@@ -108,13 +109,7 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
     speculative = _totals(trace, name)
     baseline = _totals(trace, BASELINE)
     lanes = {name: speculative, BASELINE: baseline}
-    speedup = None
-    speedup_end_to_end = None
-    speedup_wall = None
-    if speculative.can_compare and baseline.can_compare:
-        speedup = _speedup(baseline.pace, speculative.pace)
-        speedup_end_to_end = _speedup(baseline.pace_with_prefill, speculative.pace_with_prefill)
-        speedup_wall = _speedup(baseline.pace_on_the_wall, speculative.pace_on_the_wall)
+    speedups = _speedups(baseline, speculative)
     return Metrics(
         counts=counts,
         drafted=len(drafted),
@@ -126,9 +121,9 @@ def compute_metrics(trace: Trace, lane: Lane | None = None) -> Metrics:
         tau=_tau(timed_rounds),
         tau_predicted=_predicted(timed_rounds, alpha, len(timed_rounds)),
         c=c,
-        speedup=speedup,
-        speedup_end_to_end=speedup_end_to_end,
-        speedup_wall=speedup_wall,
+        speedup=speedups.without_prefill,
+        speedup_end_to_end=speedups.with_prefill,
+        speedup_wall=speedups.on_the_wall,
         speedup_predicted=_predicted(rounds, alpha, cost),
         tokens={lane: totals.tokens for lane, totals in lanes.items()},
         seconds={lane: totals.seconds for lane, totals in lanes.items()},
@@ -195,6 +190,25 @@ def _totals(trace: Trace, lane: Lane) -> _Totals:
         seconds=rounds[-1].clock,
         prefill_seconds=prefill_seconds,
         wall_seconds=rounds[-1].wall,
+    )
+
+
+class _Speedups(NamedTuple):
+    """The speed-ups by the clock without and with prefill, and by the wall clock; None if they are
+    unknown."""
+
+    without_prefill: float | None = None
+    with_prefill: float | None = None
+    on_the_wall: float | None = None
+
+
+def _speedups(baseline: _Totals, speculative: _Totals) -> _Speedups:
+    if not baseline.can_compare or not speculative.can_compare:
+        return _Speedups()
+    return _Speedups(
+        without_prefill=_speedup(baseline.pace, speculative.pace),
+        with_prefill=_speedup(baseline.pace_with_prefill, speculative.pace_with_prefill),
+        on_the_wall=_speedup(baseline.pace_on_the_wall, speculative.pace_on_the_wall),
     )
 
 
