@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from ..base.environment import may_have_gpu
 from ..base.errors import PromptError, SettingsError
@@ -125,14 +125,17 @@ def checked_others(settings: Settings, others: object) -> dict[Lane, Settings] |
     lane with drafts. None if there is no further lane. Raises `SettingsError`."""
     if not others:
         return None
-    are_texts = isinstance(others, list) and all(isinstance(text, str) for text in others)
-    if not isinstance(others, list) or not are_texts:
+    if not _are_texts(others):
         raise SettingsError(
             'the lanes are not a list of strings: use one such as ["drafter=ngram"].'
         )
     if len(others) > MAX_OTHERS:
         raise SettingsError(f"{len(others)} further lanes are requested: use up to {MAX_OTHERS}.")
     return beside(settings, map(parsed_lane, others))
+
+
+def _are_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def compared_with(settings: Settings, compare: object, offered: Collection[str]) -> list[str]:
