@@ -248,16 +248,9 @@ def _doubt(speeds: Sequence[Speed], by_length: Sequence[Length], note: str) -> s
     if note:
         doubts.append(f"Not everything was measured: {note}.")
     whole, *of_kinds = speeds
-    losing: list[str] = []
-    winning: list[str] = []
-    for speed in of_kinds:
-        if speed.gain is None:
-            continue
-        if speed.gain.value < 1.0:
-            losing.append(speed.kind)
-        else:
-            winning.append(speed.kind)
-    if losing and winning:
+    losing = [speed.kind for speed in of_kinds if speed.gain is not None and speed.gain.value < 1.0]
+    measured = [speed for speed in of_kinds if speed.gain is not None]
+    if 0 < len(losing) < len(measured):
         doubts.append(f"It depends on the prompt: it loses on {', '.join(losing)}.")
     ratio = whole.ratio
     if ratio is None:
