@@ -29,7 +29,8 @@ def check_files(folder: Path) -> None:
     if not listed:
         raise _wrong_file(folder, LIST)
     if differing_lines:
-        raise _wrong_file(folder, min(line.partition("  ")[2] for line in differing_lines) or LIST)
+        names = [line.partition("  ")[2] for line in differing_lines]
+        raise _wrong_file(folder, min(names) or LIST)
 
 
 def _wrong_file(folder: Path, name: str) -> PairError:
@@ -41,8 +42,11 @@ def _wrong_file(folder: Path, name: str) -> PairError:
 
 def _sums(folder: Path) -> list[str]:
     """The lines of a folder's list, without those of the list itself and of hidden files."""
-    files = sorted(path for path in folder.glob("[!.]*") if path.is_file() and path.name != LIST)
-    return [f"{sha256(path)}  {path.name}" for path in files]
+    lines = []
+    for path in sorted(folder.glob("[!.]*")):
+        if path.is_file() and path.name != LIST:
+            lines.append(f"{sha256(path)}  {path.name}")
+    return lines
 
 
 def sha256(path: Path) -> str:

@@ -16,8 +16,9 @@ def best_device() -> torch.device:
 
     Apple's GPUs are not used: they lack fp64, which exact sampling needs.
     """
-    name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("cpu")
 
 
 def checked_device(device: object) -> torch.device | None:

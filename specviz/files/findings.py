@@ -120,7 +120,9 @@ def packed_findings(header: GgufHeader, parameters: int, stays: bool) -> Finding
     used in their stored format."""
     file = blob_name(header.path) or header.path.name
     licence = header.text("general.license") or "none"
-    has = "with a" if header.text("tokenizer.chat_template") else "without a"
+    has = "without a"
+    if header.text("tokenizer.chat_template"):
+        has = "with a"
     unpacking = "It is used without unpacking"
     if not stays:
         size = shown_bytes(header.unpacked)
@@ -285,9 +287,12 @@ def size_findings(models: Sequence[Described], hint: str) -> Findings:
     if ratio >= GOOD_RATIO:
         yield good("size", f"parameters: {sizes}; the draft is {ratio:,.0f} times smaller.")
         return
-    pays = "costs more than it saves" if ratio < POOR_RATIO else "must be accepted often to pay"
+    pays = "must be accepted often to pay"
+    if ratio < POOR_RATIO:
+        pays = "costs more than it saves"
     # The known draft of a target may be the one that was named.
-    is_known = hint.rpartition("/")[2] == draft.source.shown.rpartition("/")[2]
+    known_draft = hint.rpartition("/")[2]
+    is_known = known_draft == draft.source.shown.rpartition("/")[2]
     advice = "a draft ten times smaller usually pays better."
     if hint and not is_known:
         advice = f"choose {hint}."

@@ -52,7 +52,10 @@ def find_source(name: str) -> ModelSource:
 
 def hub_is_reachable() -> bool:
     """Whether the hub, or the server that HF_ENDPOINT names, answers within `TIMEOUT` seconds."""
-    return not constants.HF_HUB_OFFLINE and _answers(int(time.monotonic() // ANSWER_LIFETIME))
+    if constants.HF_HUB_OFFLINE:
+        return False
+    period = int(time.monotonic() // ANSWER_LIFETIME)
+    return _answers(period)
 
 
 @lru_cache(maxsize=1)
@@ -63,7 +66,8 @@ def _answers(_: int) -> bool:
 
 
 def _ask_hub() -> object:
-    return huggingface_hub.utils.get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
+    session = huggingface_hub.utils.get_session()
+    return session.head(constants.ENDPOINT, timeout=TIMEOUT)
 
 
 def _within_timeout(call: Any) -> Any:
@@ -92,7 +96,8 @@ def hub_files(source: ModelSource) -> dict[str, int] | None:
     )
     if info is None:
         return None
-    return {file.rfilename: int(file.size or 0) for file in info.siblings or []}
+    files = info.siblings or []
+    return {file.rfilename: int(file.size or 0) for file in files}
 
 
 def safe_files(source: ModelSource) -> dict[str, int] | None:
@@ -141,7 +146,8 @@ def _weight_files(source: ModelSource, folder: Path, present: set[str]) -> set[s
     if WHOLE in present or INDEX not in present:
         return {WHOLE}
     try:
-        return set(json.loads((folder / INDEX).read_text("utf-8"))["weight_map"].values())
+        index = json.loads((folder / INDEX).read_text("utf-8"))
+        return set(index["weight_map"].values())
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise PairError(damaged_sentence(source.shown, INDEX)) from error
 
@@ -238,7 +244,11 @@ def folder_weights(source: ModelSource) -> dict[str, tuple[int, ...]]:
 
     Raises `PairError` if files are missing or damaged.
     """
-    return each_weight(source, lambda file, name: tuple(file.get_slice(name).get_shape()))
+
+    def shape(file: Any, name: str) -> tuple[int, ...]:
+        return tuple(file.get_slice(name).get_shape())
+
+    return each_weight(source, shape)
 
 
 def each_weight(source: ModelSource, read: Callable[[Any, str], T]) -> dict[str, T]:
@@ -249,12 +259,14 @@ def each_weight(source: ModelSource, read: Callable[[Any, str], T]) -> dict[str,
     assert folder is not None
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
-        raise PairError(no_safetensors(source.shown, {path.name for path in folder.iterdir()}))
+        names = {path.name for path in folder.iterdir()}
+        raise PairError(no_safetensors(source.shown, names))
     values: dict[str, T] = {}
     for path in files:
         try:
             with safe_open(path, "pt") as file:  # checks that the file is whole
-                values |= {name: read(file, name) for name in file.offset_keys()}
+                for name in file.offset_keys():
+                    values[name] = read(file, name)
         except (OSError, SafetensorError) as error:
             raise PairError(damaged_sentence(source.shown, path.name)) from error
     return values

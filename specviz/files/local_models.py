@@ -277,9 +277,12 @@ def _ollama_name(parts: tuple[str, ...]) -> str:
 
 def _ollama_model(manifest: Path, root: Path) -> StoredModel:
     values = _read_json(manifest, root)
-    if not isinstance(values, dict) or not isinstance(values.get("layers"), list):
+    if not isinstance(values, dict):
         raise _Broken
-    layers = [layer for layer in values["layers"] if isinstance(layer, dict)]
+    listed_layers = values.get("layers")
+    if not isinstance(listed_layers, list):
+        raise _Broken
+    layers = [layer for layer in listed_layers if isinstance(layer, dict)]
     kinds = [layer.get("mediaType") for layer in layers]
     # An adapter changes the model of the file, and a model in the cloud has no file.
     if kinds.count(OLLAMA_MODEL) != 1 or OLLAMA_ADAPTER in kinds:
@@ -321,7 +324,8 @@ def _lm_studio_candidates(root: Path) -> Iterator[Candidate]:
         for file in files:
             if _is_gguf_model(file):
                 path = folder / file
-                yield path.relative_to(root).as_posix(), partial(_file, path, root)
+                file_name = path.relative_to(root).as_posix()
+                yield file_name, partial(_file, path, root)
         if "config.json" in files and any(file.endswith(SAFETENSORS) for file in files):
             yield name, partial(_folder, folder, root)
 
@@ -390,7 +394,8 @@ def _hub_candidates(root: Path) -> Iterator[Candidate]:
         files = []
         for folder, file_names in _walk(snapshot):
             for file in file_names:
-                files.append((folder / file).relative_to(snapshot).as_posix())
+                path = folder / file
+                files.append(path.relative_to(snapshot).as_posix())
         packed = [file for file in files if _is_gguf_model(file.rpartition("/")[2])]
         for file in packed:
             yield f"{model_id}/{file}", partial(_file, snapshot / file, root)
@@ -414,7 +419,8 @@ def _hub_snapshot(folder: Path, root: Path) -> Path | None:
 
 def _is_gguf_model(file: str) -> bool:
     """Whether a file has a model's name, and not that of an image encoder (mmproj)."""
-    return file.lower().endswith(GGUF) and not file.lower().startswith("mmproj")
+    name = file.lower()
+    return name.endswith(GGUF) and not name.startswith("mmproj")
 
 
 def _file(path: Path, root: Path) -> StoredModel:

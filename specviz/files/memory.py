@@ -189,7 +189,9 @@ def loading_precision(config: Any, device: Device, dtype: torch.dtype | None = N
     if dtype is None:
         if device.type == "cpu":
             return "float32"
-        dtype = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None)
+        dtype = getattr(config, "dtype", None)
+        if not dtype:
+            dtype = getattr(config.get_text_config(), "dtype", None)
     name = str(dtype).removeprefix("torch.")
     if name in PRECISIONS:
         return name
@@ -211,7 +213,9 @@ class PlannedLoad(NamedTuple):
 
     def shown(self, tokens: int) -> str:
         """The model and its bytes, for a sentence."""
-        precision = "stored" if self.precision == STORED else self.precision
+        precision = self.precision
+        if precision == STORED:
+            precision = "stored"
         arithmetic = arithmetic_in_words(precision, self.products)
         return f"{self.name} {shown_bytes(self.bytes(tokens))} as {arithmetic}"
 
@@ -231,10 +235,12 @@ def place_target(
     best = max(devices, key=lambda memory: memory.free)
     if total <= best.free:
         return best.device, {}
-    if len(devices) == 1 or total > sum(memory.free for memory in devices):
+    total_free = sum(memory.free for memory in devices)
+    if len(devices) == 1 or total > total_free:
         raise PairError(shortage_sentence(loads, devices, tokens))
     # These limits are for weights only; each GPU also holds the caches of its layers.
-    weights_share = 1 - target.need.cached(target.precision, tokens) / target.bytes(tokens)
+    cache_bytes = target.need.cached(target.precision, tokens)
+    weights_share = 1 - cache_bytes / target.bytes(tokens)
     free = [memory.free for memory in devices]
     free[-1] = max(0, free[-1] - drafter_bytes)
     limits = {}

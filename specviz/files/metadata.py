@@ -169,7 +169,8 @@ def _check_weights(metadata: ModelMetadata, files: ModelSource) -> None:
     expected = {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
     stored_count = sum(prod(shape) for shape in shapes.values())
     needed_count = sum(parameter.numel() for parameter in model.parameters())
-    has_wrong_shape = any(expected.get(name, shape) != shape for name, shape in shapes.items())
+    known_names = shapes.keys() & expected.keys()
+    has_wrong_shape = any(shapes[name] != expected[name] for name in known_names)
     if stored_count < needed_count or has_wrong_shape:
         raise PairError(
             f"{files.shown} does not hold the weights that its config.json describes: "
@@ -276,7 +277,9 @@ def configured_caches(config: Any) -> Caches:
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)
     if not kinds:
-        kind = "sliding_attention" if window else "full_attention"
+        kind = "full_attention"
+        if window:
+            kind = "sliding_attention"
         kinds = [kind] * int(config.num_hidden_layers)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -130,7 +130,8 @@ def _digest_path(path: Path) -> Path:
     """The path of a file's remembered checksum; any change of the file gives another path."""
     status = path.stat()
     key = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}"
-    return cache_folder() / "digests" / hashlib.sha256(key.encode("utf-8")).hexdigest()
+    name = hashlib.sha256(key.encode("utf-8")).hexdigest()
+    return cache_folder() / "digests" / name
 
 
 def _has_size(path: Path, file: ModelFile) -> bool:

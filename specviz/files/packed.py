@@ -88,7 +88,8 @@ class TiledLinear(PackedLinear):
     def __init__(self, linear: PackedLinear, pool: ThreadPoolExecutor | None = None) -> None:
         from .few_bits.tiles import as_tiles  # which imports numba
 
-        tiles = as_tiles(linear.packed_as, linear.weight.detach().numpy(), pool)
+        blocks = linear.weight.detach().numpy()
+        tiles = as_tiles(linear.packed_as, blocks, pool)
         weight = nn.Parameter(torch.from_numpy(tiles), requires_grad=False)
         super().__init__(weight, linear.packed_as, linear.in_features, linear.bias)
         self.out_features = linear.out_features
@@ -109,7 +110,8 @@ def rounded_to_8_bits(inputs: Tensor) -> Tensor:
     """Round inputs as `integer_products.round_inputs` does: each block of the last dimension
     shares a scale."""
     blocks = inputs.unflatten(-1, (-1, BLOCK))
-    largest = blocks.abs().amax(-1, keepdim=True).clamp(min=TINY)
+    magnitudes = blocks.abs()
+    largest = magnitudes.amax(-1, keepdim=True).clamp(min=TINY)
     codes = (blocks * (127.0 / largest)).round()
     rounded: Tensor = codes * (largest / 127.0)
     return rounded.flatten(-2)
@@ -125,7 +127,8 @@ def choose_products(model: Any, products: str, weights: PackedWeights | None = N
     model.products = products
     if products != INTEGER_PRODUCTS:
         return
-    is_tied = getattr(model.lm_head, "weight", None) is model.model.embed_tokens.weight
+    embedding = model.model.embed_tokens.weight
+    is_tied = getattr(model.lm_head, "weight", None) is embedding
     with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
         for parent, name in [*linear_places(model), (model, "lm_head")]:
             linear = getattr(parent, name)
@@ -160,7 +163,8 @@ class PackedEmbedding(nn.Module):
         return unpacked(self.weight, self.packed_as, self.embedding_dim)
 
     def forward(self, ids: Tensor) -> Tensor:
-        rows = unpacked(self.weight[ids.flatten()], self.packed_as, self.embedding_dim)
+        blocks = self.weight[ids.flatten()]
+        rows = unpacked(blocks, self.packed_as, self.embedding_dim)
         return rows.view(*ids.shape, self.embedding_dim)
 
 
@@ -236,10 +240,11 @@ def _fill(model: Any, header: GgufHeader, weights: PackedWeights) -> None:
     if FREQUENCIES in weights.tensors:
         model.model.rotary_emb.slow_down(weights.tensors[FREQUENCIES].data)
     for name, path in named_tensors(header):
-        _set_tensor(model, path, name.rpartition(".")[2], weights.tensors[name])
+        role = name.rpartition(".")[2]
+        _set_tensor(model, path, role, weights.tensors[name])
     if header.tied:
         _tie(model)
-    missing = [name for name, p in model.named_parameters() if p.device.type == "meta"]
+    missing = [name for name, weight in model.named_parameters() if weight.is_meta]
     if missing:
         raise PairError(
             f"{header.path.name} lacks weights, such as {missing[0]}: download it again."

@@ -84,8 +84,9 @@ class _Rotary(WeightsOnly):
         self.rope_type: str = config.rope_parameters["rope_type"]
         self.slower: Tensor | None = None
         if self.rope_type == "default":
+            theta = config.rope_parameters["rope_theta"]
             exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float) / config.head_dim
-            self.inv_freq = 1.0 / config.rope_parameters["rope_theta"] ** exponents
+            self.inv_freq = 1.0 / theta**exponents
             self.attention_scaling = 1.0
         else:
             frequencies_and_scaling = ROPE_INIT_FUNCTIONS[self.rope_type](config)

@@ -87,7 +87,8 @@ class PackedWeights(NamedTuple):
     def release(self, data: Tensor) -> None:
         """Release the pages of weights that were copied; the system's file cache still has them.
         Does nothing for weights outside of the file."""
-        begin = data.data_ptr() - np.frombuffer(self.content, np.uint8).ctypes.data
+        content_address = np.frombuffer(self.content, np.uint8).ctypes.data
+        begin = data.data_ptr() - content_address
         if 0 <= begin < len(self.content):
             _release_pages(self.content, begin, data.nbytes)
 
@@ -112,7 +113,8 @@ def read_weights(reading: Reading) -> PackedWeights:
     header = reading.header
     sentence = f"reading {reading.name} ({shown_bytes(header.stored)})"
     content, file = _mapped(header)
-    hold = partial(_held, reading, np.frombuffer(content, np.uint8)[header.begin :])
+    tensor_bytes = np.frombuffer(content, np.uint8)[header.begin :]
+    hold = partial(_held, reading, tensor_bytes)
     tensors = {}
     names = sorted(header.tensors, key=lambda name: header.tensors[name].start)
     done_bytes = 0
@@ -146,8 +148,9 @@ def _release_pages(content: mmap.mmap, begin: int, size: int) -> None:
     """Release pages that were read. An unpacked tensor is not read again, and passes find other
     pages in the system's file cache."""
     if hasattr(mmap, "MADV_DONTNEED"):
-        start = begin - begin % mmap.PAGESIZE
-        content.madvise(mmap.MADV_DONTNEED, start, begin + size - start)
+        page_begin = begin - begin % mmap.PAGESIZE
+        end = begin + size
+        content.madvise(mmap.MADV_DONTNEED, page_begin, end - page_begin)
 
 
 def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor:
@@ -156,10 +159,12 @@ def _held(reading: Reading, content: NDArray[np.uint8], name: str) -> HeldTensor
     tensor = header.tensors[name]
     data = _checked(header, name, content)
     if tensor.kind in PLAIN:
-        return HeldTensor(None, _plain_numbers(tensor, data, reading.dtype))
+        numbers = _plain_numbers(tensor, data, reading.dtype)
+        return HeldTensor(None, numbers)
     if reading.dtype is not None:
         width = tensor.shape[1]
-        return HeldTensor(None, _unpacked_as(data, tensor.kind, width, reading.dtype))
+        numbers = _unpacked_as(data, tensor.kind, width, reading.dtype)
+        return HeldTensor(None, numbers)
     is_multiplied = reading.products == FP32_PRODUCTS and (name != EMBEDDING or header.tied)
     if tensor.kind == "Q5_0" and is_multiplied:  # passes read Q8_0 in half of the time
         from .few_bits.products import as_q8_0  # imports numba
@@ -185,12 +190,14 @@ def _checked(header: GgufHeader, name: str, content: NDArray[np.uint8]) -> NDArr
     """A tensor in the order in which passes read it: uint8 [rows, bytes of a row], or numbers in
     their shape. Raises `PairError` if its weights are not finite."""
     tensor = header.tensors[name]
-    data = content[tensor.start : tensor.start + tensor.bytes].reshape(tensor.shape[0], -1)
+    end = tensor.start + tensor.bytes
+    data = content[tensor.start : end].reshape(tensor.shape[0], -1)
     heads = _rotated_heads(header, name)
     if heads is not None:
         data = _halves_apart(data, heads)
     if tensor.kind in PLAIN:
-        numbers = data.view(PLAIN[tensor.kind]).reshape(tensor.shape)
+        dtype = PLAIN[tensor.kind]
+        numbers = data.view(dtype).reshape(tensor.shape)
         if not _are_finite(numbers):
             raise PairError(NO_NUMBERS)
         return np.require(numbers, requirements="A")  # tensors may begin at any offset
@@ -226,13 +233,15 @@ def _halves_apart(rows: NDArray[np.uint8], heads: int) -> NDArray[np.uint8]:
     In this architecture llama.cpp rotates outputs 2i and 2i + 1 of a head together; transformers
     rotates i and i + head_dim / 2.
     """
-    pairs = rows.reshape(heads, len(rows) // heads // 2, 2, -1)
+    pairs_of_head = len(rows) // heads // 2
+    pairs = rows.reshape(heads, pairs_of_head, 2, -1)
     return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(rows.shape)
 
 
 def _are_finite(numbers: NDArray[Any]) -> bool:
     if numbers.dtype == np.uint16:  # the bits of bf16
-        return bool(((numbers & 0x7F80) != 0x7F80).all())
+        exponents = numbers & 0x7F80
+        return bool((exponents != 0x7F80).all())
     return bool(np.isfinite(numbers).all())
 
 

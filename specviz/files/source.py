@@ -47,7 +47,9 @@ def shown_name(name: str) -> str:
     """A model's name without the folders above it, cut off if it is very long."""
     path = Path(name)
     is_path = path.is_absolute() or name.startswith((".", "~"))
-    shown = path.name if is_path else name
+    shown = name
+    if is_path:
+        shown = path.name
     if len(shown) > MAX_SHOWN:
         return shown[:MAX_SHOWN] + "…"
     return shown

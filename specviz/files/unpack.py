@@ -37,7 +37,8 @@ def unpacked(path: Path, name: str | None = None, on_progress: Watcher | None = 
     digest = digest_of(path)
     home = cache_folder() / "gguf" / f"{digest[:24]}-{VERSION}"
     # Characters that some system does not allow in a folder's name are replaced.
-    folder_name = re.sub(r"[^\w. ()+-]+", "-", name or header.name).strip(" .-")[:80]
+    allowed_name = re.sub(r"[^\w. ()+-]+", "-", name or header.name)
+    folder_name = allowed_name.strip(" .-")[:80]
     folder = home / (folder_name or "model")
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -62,13 +63,15 @@ def unpacked_metadata(path: Path, name: str | None, on_progress: Watcher | None)
     """Unpack a file and return the metadata of its model, with the tokenizer of the file itself.
     Raises `PairError`; see `unpacked`."""
     tokenizer = _tokenizer(checked_gguf(path))
-    return read_metadata(str(unpacked(path, name, on_progress)), tokenizer)
+    folder = unpacked(path, name, on_progress)
+    return read_metadata(str(folder), tokenizer)
 
 
 def header_metadata(header: GgufHeader) -> ModelMetadata:
     """The metadata of the model in a file that is not unpacked yet. Raises `PairError`."""
     model = _described_model(header)
-    return ModelMetadata(ModelSource(header.name, header.path), model, _tokenizer(header))
+    source = ModelSource(header.name, header.path)
+    return ModelMetadata(source, model, _tokenizer(header))
 
 
 def _described_model(header: GgufHeader) -> Any:

@@ -88,7 +88,8 @@ def _fetched_wheel(
     for cut_off in folder.glob(wheels.pattern(number)):
         cut_off.unlink()
     requirement = wheels.requirement(number)
-    returncode, errors = _run_pip([*OPTIONS, "--dest", str(folder), requirement], folder, stop)
+    options = [*OPTIONS, "--dest", str(folder), requirement]
+    returncode, errors = _run_pip(options, folder, stop)
     path = _whole_wheel(wheels, number, folder)
     if returncode == 0 and path is not None:
         return path
@@ -108,7 +109,8 @@ def _reason(errors: str) -> str:
     lines = [line for line in errors.splitlines() if line.startswith("ERROR:")]
     if not lines:
         return "no message"
-    return lines[-1].removeprefix("ERROR:").strip()[:SHOWN_ERROR].rstrip(".")
+    last_error = lines[-1].removeprefix("ERROR:").strip()
+    return last_error[:SHOWN_ERROR].rstrip(".")
 
 
 def _whole_wheel(wheels: WheelParts, number: int, folder: Path) -> Path | None:

@@ -21,7 +21,10 @@ def known_part(name: str) -> Part | None:
     if local_file(name) is not None or name in facts("models"):
         return "draft"
     folder = local_path(name)
-    path = _cached_config(name) if folder is None else folder / "config.json"
+    if folder is None:
+        path = _cached_config(name)
+    else:
+        path = folder / "config.json"
     config = _read_config(path)
     if not config:
         return None

@@ -108,7 +108,9 @@ def list_pairs(options: argparse.Namespace) -> None:
     print(f"{device_type} with {shown_bytes(free)} free")
     width = max(len(pair.name) for pair in table.named_pairs())
     for group, pairs in pairs_by_fit(free, cpu=cpu).items():
-        heading = f"{group}:" if pairs else f"{group}: none"
+        heading = f"{group}:"
+        if not pairs:
+            heading += " none"
         print(f"\n{heading}")
         for pair in pairs:
             print(f"  {pair.name:{width}} {_row_cells(pair, cpu=cpu)}")
@@ -125,7 +127,9 @@ def _list_local_pairs(free: int, *, cpu: bool, lists_all: bool) -> None:
         print("\nThe hub's cache, Ollama, LM Studio and llama.cpp have no models to race here.")
     else:
         print(f"\non this machine ({len(local.models)} models), best first:")
-    listed = local.matches if lists_all else local.best
+    listed = local.best
+    if lists_all:
+        listed = local.matches
     for match in listed:
         size = f"{shown_bytes(match.bytes):>9}"
         remark = f"draft {match.ratio:.1f} times smaller"
@@ -151,7 +155,8 @@ def _typed(name: str) -> str:
 
 def _row_cells(pair: NamedPair, *, cpu: bool) -> str:
     """Cells of a pair's row after its name."""
-    need = shown_bytes(pair.bytes(pair.precision(cpu=cpu)))
+    precision = pair.precision(cpu=cpu)
+    need = shown_bytes(pair.bytes(precision))
     if not pair.sized:
         need += "+"
     here = "here"
@@ -233,7 +238,9 @@ def doctor(options: argparse.Namespace) -> int:
     if on_server and (options.target_url or not options.draft):
         report = examine_pair(parse_pair(name))
     else:
-        free = None if options.free is None else int(options.free * 1e9)
+        free: int | None = None
+        if options.free is not None:
+            free = int(options.free * 1e9)
         report = examine(
             options.target,
             options.draft,
@@ -245,7 +252,7 @@ def doctor(options: argparse.Namespace) -> int:
         print(json.dumps(report.to_dict(), indent=2))
     else:
         _print_report(report)
-    return 1 if report.verdict == "stop" else 0
+    return int(report.verdict == "stop")
 
 
 def _print_report(report: Report) -> None:

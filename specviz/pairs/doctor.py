@@ -54,23 +54,23 @@ def examine(
     the device's own. tokens: the length of the text in the caches.
     """
     names, row = _names(target, draft)
+    draft_name: str | None = None
     if closed := closed_sentence(names):
-        draft_name = shown_model(names[1]) if len(names) > 1 else None
-        return Report(names[0], draft_name, (stop("closed", closed),))
+        if len(names) > 1:
+            draft_name = shown_model(names[1])
+        finding = stop("closed", closed)
+        return Report(names[0], draft_name, (finding,))
     devices = device_memory(_device(device))
     if free is not None:
         devices = [DeviceMemory(devices[0].device, free)]
     examined = _examined(names, row, devices[0].device, precision)
     target_name = examined.shown[0]
-    draft_name = examined.shown[1] if len(examined.shown) > 1 else None
+    if len(examined.shown) > 1:
+        draft_name = examined.shown[1]
     findings = [*examined.findings]
     suggested = suggested_draft(target_name)
-    drafters: tuple[str, ...] = ()
     if examined.loads:
         findings += memory_findings(examined.loads, devices, tokens)
-    if examined.parts is not None:
-        default_drafter = row.drafter if row is not None else None
-        drafters = drafters_for(examined.parts, default_drafter)
     if draft_name is None:
         advice = f"{_without_draft()} need none"
         if suggested:
@@ -83,14 +83,27 @@ def examine(
         memory=_bytes_by_precision(examined.loads, tokens),
         free=sum(memory.free for memory in devices),
         suggested=suggested,
-        drafters=drafters,
+        drafters=_drafters(examined, row),
     )
+
+
+def _drafters(examined: Examined, row: NamedPair | None) -> tuple[str, ...]:
+    """The drafters that a pair offers; none if that is unknown."""
+    if examined.parts is None:
+        return ()
+    if row is None:
+        return drafters_for(examined.parts)
+    return drafters_for(examined.parts, row.drafter)
 
 
 def _without_draft() -> str:
     """The page's labels of drafters that need no model: "n-grams, counts and early exit"."""
-    kinds = [drafter_kind(name) for name in drafters_for(["layers"])]
-    *labels, last = [kind.label for kind in kinds if kind.drafts and kind.package is None]
+    labels = []
+    for name in drafters_for(["layers"]):
+        kind = drafter_kind(name)
+        if kind.drafts and kind.package is None:
+            labels.append(kind.label)
+    *labels, last = labels
     return f"{', '.join(labels)} and {last}"
 
 

@@ -96,7 +96,8 @@ def examined_headers(
         findings += packed_findings(model.header, model.parameters, stays=True)
     findings += _pair_findings(models, vocab)
     shown = [model.source.shown for model in models]
-    return Examined(shown, findings, _planned_loads(names, models, row, dtype), _parts(models))
+    loads = _planned_loads(names, models, row, dtype)
+    return Examined(shown, findings, loads, _parts(models))
 
 
 def _planned_loads(
@@ -187,7 +188,8 @@ def _sizes(header: GgufHeader) -> LlamaSizes:
     )
     if sizes.vocab == 0:
         raise _header_error(header)
-    if sizes.width % sizes.heads or sizes.heads % sizes.kv_heads or sizes.head_dim % 2:
+    fits_heads = sizes.width % sizes.heads == 0 and sizes.heads % sizes.kv_heads == 0
+    if not fits_heads or sizes.head_dim % 2:
         raise _header_error(header)
     rope = rope_of(header)
     eps = header.number("attention.layer_norm_rms_epsilon") or 0.0

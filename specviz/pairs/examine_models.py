@@ -22,7 +22,7 @@ from ..files.gguf.layout import can_stay_packed
 from ..files.hub import hub_files
 from ..files.local_paths import local_file
 from ..files.memory import Device, PlannedLoad
-from ..files.metadata import ModelMetadata, read_metadata
+from ..files.metadata import HeadMetadata, ModelMetadata, read_metadata
 from ..files.packed import packed_metadata
 from ..files.source import named_source
 from ..files.unpack import header_metadata
@@ -45,16 +45,20 @@ def examined_models(
     on_cpu = device.type == "cpu"
     asked_bits = [precision.get("quantize"), precision.get("draft_quantize")]
     reads = reads_files(asked_bits, on_cpu=on_cpu)
-    model_names = names[:1] if has_head else names
+    model_names = names
+    if has_head:
+        model_names = names[:1]
     models = _read_models(model_names, reads, findings)
     are_all_read = len(models) == len(model_names)
     shown = [named_source(name).shown for name in names]
     if are_all_read and not has_head:
         shown = [metadata.source.shown for metadata in models]
-    head = None
+    head: HeadMetadata | None = None
     if has_head:
-        target_metadata = models[0] if models else None
-        head = examined_head(names[1], target_metadata, findings)
+        target: ModelMetadata | None = None
+        if models:
+            target = models[0]
+        head = examined_head(names[1], target, findings)
         are_all_read = are_all_read and head is not None
     options: Sequence[LoadOptions] = (LoadOptions(), LoadOptions())
     with stopping("precision", findings):
@@ -64,18 +68,25 @@ def examined_models(
     if not are_all_read:
         return Examined(shown, findings, [], None)
     if not on_cpu:
-        options = unpacked_on_a_gpu(options, [metadata.packed for metadata in models])
+        headers = [metadata.packed for metadata in models]
+        options = unpacked_on_a_gpu(options, headers)
     loads: list[PlannedLoad] = []
     with stopping("precision", findings):
         loads = planned_loads(models, head, options, device)
     findings += pair_findings(models, suggested_draft(shown[0]))
-    parts = [*meta_pair(models[:1]).parts]
     if head is not None:
         findings += head_findings(head, models[0])
-        parts.insert(0, "head")
-    elif len(names) == 2:
-        parts.insert(0, "draft")
-    return Examined(shown, findings, loads, parts)
+    return Examined(shown, findings, loads, _parts(models, head))
+
+
+def _parts(models: list[ModelMetadata], head: HeadMetadata | None) -> list[str]:
+    """The parts of a pair that can draft, as `Pair.parts` has them."""
+    parts_of_target = meta_pair(models[:1]).parts
+    if head is not None:
+        return ["head", *parts_of_target]
+    if len(models) == 2:
+        return ["draft", *parts_of_target]
+    return [*parts_of_target]
 
 
 def _with_defaults(
@@ -123,6 +134,9 @@ def _read_file(path: Path, reads: bool, findings: list[Finding]) -> ModelMetadat
     """Read the metadata of a GGUF file. Raises `PairError`."""
     header = checked_gguf(path)
     stays_packed = reads and can_stay_packed(header)
-    metadata = packed_metadata(header) if stays_packed else header_metadata(header)
+    if stays_packed:
+        metadata = packed_metadata(header)
+    else:
+        metadata = header_metadata(header)
     findings += packed_findings(header, metadata.parameters, stays_packed)
     return metadata

@@ -80,8 +80,12 @@ class Plan:
             models += f" and {self.pair.draft_name}"
         if self.pair.target.licence:
             models += f" ({self.pair.target.licence})"
-        source = "the hub" if self.source == "hub" else "wheels of the package index"
-        folder = self.folder if self.files else "the hub's cache"
+        source = "the hub"
+        if self.source == "wheels":
+            source = "wheels of the package index"
+        folder = "the hub's cache"
+        if self.files:
+            folder = str(self.folder)
         duration = shown_time(usual_seconds(self.bytes))
         return (
             f"{models}: {shown_bytes(self.bytes)} from {source} into {folder}, where "
@@ -104,22 +108,24 @@ def fetch_plan(
         return None
     used_source = _checked_source(pair, files, models, source)
     folder = models_folder()
+    _check_own_files(files, folder)
+    size = 0
     for file in files:
-        # In its own folder this program may replace a damaged file, but not a user's.
-        if MODELS.read() is not None and (folder / file.name).exists():
-            raise PairError(
-                f"{folder} has a file named {file.name} that is not the published one: move it "
-                f"away, or set {MODELS.name} to another folder."
-            )
-    size = sum(file.bytes - _fetched_bytes(folder, file) for file in files)
-    size += sum(weight_bytes(model, pair) for model in models)
+        size += file.bytes - _fetched_bytes(folder, file)
+    for model in models:
+        size += weight_bytes(model, pair)
     needed = size
     if used_source == "wheels":
         # Wheels stay until their file is complete, so for a while their bytes are stored twice.
         needed += max((file.bytes for file in files), default=0)
-    free = _free_bytes(folder if files else _hub_cache())
+    if files:
+        disk = folder
+        variable = MODELS.name
+    else:
+        disk = _hub_cache()
+        variable = "HF_HOME"
+    free = _free_bytes(disk)
     if needed + SPARE > free:
-        variable = MODELS.name if files else "HF_HOME"
         raise PairError(
             f"{pair.name} needs {shown_bytes(needed)}, and its folder's disk has "
             f"{shown_bytes(free)} free: free some space there, or set {variable} to a folder on "
@@ -134,6 +140,19 @@ def fetch_plan(
         bytes=size,
         free=free,
     )
+
+
+def _check_own_files(files: tuple[ModelFile, ...], folder: Path) -> None:
+    """Raise `PairError` if the user's folder has other files with the names of these. In its own
+    folder this program may replace a damaged file."""
+    if MODELS.read() is None:
+        return
+    for file in files:
+        if (folder / file.name).exists():
+            raise PairError(
+                f"{folder} has a file named {file.name} that is not the published one: move it "
+                f"away, or set {MODELS.name} to another folder."
+            )
 
 
 def usual_seconds(size: int) -> float:
@@ -193,7 +212,8 @@ def _row_of(spec: NamedSpec | ModelsSpec) -> NamedPair | None:
 def _fetch_missing(row: NamedPair, on_progress: Watcher | None) -> None:
     from ..files.hub import hub_is_reachable
 
-    if all(_is_here(file, on_progress) for file in row.files) or not hub_is_reachable():
+    are_here = all(_is_here(file, on_progress) for file in row.files)
+    if are_here or not hub_is_reachable():
         return
     plan = fetch_plan(row, "hub", on_progress)
     if plan is not None:
@@ -257,7 +277,9 @@ def _fetch_file(file: ModelFile, plan: Plan, on_progress: Watcher | None, stop: 
         if _is_here(file, None):
             return
         part = folder / f"{file.name}.part"
-        write_part = _download if plan.source == "hub" else join_wheels
+        write_part = join_wheels
+        if plan.source == "hub":
+            write_part = _download
         with _disk_errors_as_pair_errors():
             write_part(file, part, fetch_command(plan.pair), on_progress, stop)
             _finish(file, part, plan.pair, on_progress)
@@ -360,7 +382,8 @@ def _finish(file: ModelFile, part: Path, pair: NamedPair, on_progress: Watcher |
     with part.open("rb+") as content:
         os.fsync(content.fileno())  # a renamed file must not lose its end if the machine stops
     has_size = part.stat().st_size == file.bytes
-    is_whole = has_size and sha256_of(part, _progress_callback(file, on_progress)) == file.sha256
+    on_bytes = _progress_callback(file, on_progress)
+    is_whole = has_size and sha256_of(part, on_bytes) == file.sha256
     if is_whole:
         part.replace(path)
         remember_digest(path, file.sha256)
@@ -409,7 +432,8 @@ def _progress_callback(
     watcher."""
     if on_progress is None:
         return None
-    return Reporter(f"checking {file.name}", file.bytes, 0, on_progress).reached
+    reporter = Reporter(f"checking {file.name}", file.bytes, 0, on_progress)
+    return reporter.reached
 
 
 @contextmanager

@@ -87,7 +87,10 @@ def load_any(
         return load_builtin(_request(precision, device, on_progress))
     from . import spec  # which the built-in pair does not need
 
-    pair_spec = pair if isinstance(pair, spec.PairSpec) else spec.parse_pair(pair)
+    if isinstance(pair, spec.PairSpec):
+        pair_spec = pair
+    else:
+        pair_spec = spec.parse_pair(pair)
     if isinstance(pair_spec, spec.OperatorSpec):
         pair_spec = spec.operator_spec()
     if pair_spec == spec.NamedSpec(BUILTIN):
@@ -130,7 +133,8 @@ def load_builtin(request: LoadRequest) -> Pair:
         check_files(folder)
     device = request.device or best_device()
     as_stored = request.options[0].dtype is None and device.type == "cpu" and has_numba()
-    sources = [ModelSource(str(folder), folder) for folder in folders[:2]]
+    *model_folders, head_folder = folders
+    sources = [ModelSource(str(folder), folder) for folder in model_folders]
     load: Callable[..., Any] = load_model
     if any(options.quantize for options in request.options):
         from .quantize import load_quantized  # with much that other runs do not need
@@ -143,18 +147,20 @@ def load_builtin(request: LoadRequest) -> Pair:
             # Compiled passes read such weights in place, and compute in fp32.
             options = replace(options, dtype=torch.bfloat16)
         models.append(load(source, options, request.on_progress))
+    target, draft = models
+    tokenizer, draft_tokenizer = map(read_tokenizer, sources)
     pair = Pair(
-        target=models[0],
-        draft=models[1],
-        tokenizer=read_tokenizer(sources[0]),
-        draft_tokenizer=read_tokenizer(sources[1]),
+        target=target,
+        draft=draft,
+        tokenizer=tokenizer,
+        draft_tokenizer=draft_tokenizer,
         name=BUILTIN,
     )
 
     def read_head() -> DraftHead:
         from ..sides.heads.eagle_files import load_head  # a run without it need not know heads
 
-        return load_head(str(folders[2]), pair.target, pair.device)
+        return load_head(str(head_folder), pair.target, pair.device)
 
     return replace(pair, head=cast("DraftHead", HeadOnDemand(read_head)))
 

@@ -108,7 +108,9 @@ class LocalModel:
     def memory(self, copies: int, *, cpu: bool) -> int:
         """Bytes of its weights and of `copies` caches of a typical length."""
         need = replace(self.need, copies=copies)
-        precision = self.precision if cpu else "bfloat16"
+        precision = "bfloat16"
+        if cpu:
+            precision = self.precision
         return need.bytes(precision, TYPICAL_CONTEXT)
 
 
@@ -189,13 +191,18 @@ def _file_need(header: GgufHeader) -> MemoryNeed:
         raise Damaged
     if not 0 < layers <= min(MAX_LAYERS, len(header.tensors)):
         raise Damaged
-    context = header.number("context_length")
-    stored_bytes = integer_bytes(header) if can_stay_packed(header) else None
+    context: int | None = None
+    if context_length := header.number("context_length"):
+        context = int(context_length)
+    stored_bytes: int | None = None
+    if can_stay_packed(header):
+        stored_bytes = integer_bytes(header)
+    cache = LayerCache(2 * sizes.key_heads * sizes.width)
     return MemoryNeed(
         parameters=header.parameters,
         quantizable=0,
-        layers=[LayerCache(2 * sizes.key_heads * sizes.width)] * layers,
-        context=int(context) if context else None,
+        layers=[cache] * layers,
+        context=context,
         stored=stored_bytes,
     )
 
@@ -213,11 +220,13 @@ def _check_understood(header: GgufHeader) -> None:
     if header.architecture not in READ:
         raise UnsupportedModel
     check_keys(header)
-    if not all(name.startswith("blk.") or _TENSOR.fullmatch(name) for name in header.tensors):
-        raise UnsupportedModel  # parts that see pictures, for example
-    if header.text(MODEL) not in (BYTE_LEVEL, SENTENCE_PIECE) or header.values.get(SUPPRESSED):
+    for name in header.tensors:
+        if not name.startswith("blk.") and not _TENSOR.fullmatch(name):
+            raise UnsupportedModel  # parts that see pictures, for example
+    tokenizer = header.text(MODEL)
+    if tokenizer not in (BYTE_LEVEL, SENTENCE_PIECE) or header.values.get(SUPPRESSED):
         raise UnsupportedModel
-    if header.text(MODEL) == BYTE_LEVEL:
+    if tokenizer == BYTE_LEVEL:
         split_of(header)
 
 
@@ -269,8 +278,11 @@ def _folder_facts(model: StoredModel) -> LocalModel:
             dtypes.add(tensor["dtype"])
     if text.get("tie_word_embeddings", config.get("tie_word_embeddings")):
         shapes.pop("lm_head.weight", None)
-    need = _folder_need(text, sum(prod(shape) for shape in shapes.values()))
-    has_16_bits = config["model_type"] in LLAMA_TYPES and dtypes <= {"BF16", "F16"}
+    parameters = sum(prod(shape) for shape in shapes.values())
+    need = _folder_need(text, parameters)
+    precision = "float32"
+    if config["model_type"] in LLAMA_TYPES and dtypes <= {"BF16", "F16"}:
+        precision = "bfloat16"
     return LocalModel(
         name=model.name,
         called=model.id or folder.name,
@@ -279,7 +291,7 @@ def _folder_facts(model: StoredModel) -> LocalModel:
         width=int(text["vocab_size"]),
         is_chat=_is_folder_tuned(folder),
         need=need,
-        precision="bfloat16" if has_16_bits else "float32",
+        precision=precision,
         vocabulary=_folder_vocabulary(folder),
     )
 
@@ -296,10 +308,11 @@ def _folder_need(text_config: dict[str, Any], parameters: int) -> MemoryNeed:
     context = text_config.get("max_position_embeddings")
     if not isinstance(context, int) or context <= 0:
         context = None
+    cache = LayerCache(2 * key_heads * head_width)
     return MemoryNeed(
         parameters=parameters,
         quantizable=0,
-        layers=[LayerCache(2 * key_heads * head_width)] * layers,
+        layers=[cache] * layers,
         context=context,
     )
 
@@ -322,7 +335,8 @@ def _transformers_has(kind: str) -> bool:
     package = find_spec("transformers")
     if package is None or package.origin is None:
         return False
-    return (Path(package.origin).parent / "models" / kind).is_dir()
+    models = Path(package.origin).parent / "models"
+    return (models / kind).is_dir()
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -333,7 +347,8 @@ def _weight_files(folder: Path) -> list[Path]:
     if whole.is_file():
         return [whole]
     if index.is_file():
-        names = sorted(set(_read_json(index)["weight_map"].values()))
+        weight_map = _read_json(index)["weight_map"]
+        names = sorted(set(weight_map.values()))
         if any(Path(name).name != name for name in names):
             raise Damaged
         return [folder / name for name in names]

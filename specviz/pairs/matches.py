@@ -73,8 +73,12 @@ class Match:
     @property
     def stores(self) -> str:
         """The programs that store them, the target's first."""
-        stores = [store_of(model.name) for model in (self.target, self.draft)]
-        return " + ".join(dict.fromkeys(store.label for store in stores if store is not None))
+        labels = []
+        for model in (self.target, self.draft):
+            store = store_of(model.name)
+            if store is not None and store.label not in labels:
+                labels.append(store.label)
+        return " + ".join(labels)
 
     @property
     def shown(self) -> str:
@@ -85,7 +89,9 @@ class Match:
     def remark(self) -> str:
         """The memory that it needs, and reasons against it."""
         size = shown_bytes(self.bytes)
-        remark = f"fits, {size}" if self.fits else f"{size}: too large here"
+        remark = f"{size}: too large here"
+        if self.fits:
+            remark = f"fits, {size}"
         if not self.pays:
             remark += ", draft hardly smaller"
         return remark
@@ -194,7 +200,9 @@ def can_draft(draft: LocalModel, target: LocalModel) -> bool:
 
 
 def _match(target: LocalModel, draft: LocalModel, free: int, *, cpu: bool) -> Match:
-    need = target.memory(LANES, cpu=cpu) + draft.memory(DRAFTING_LANES, cpu=cpu)
+    target_bytes = target.memory(LANES, cpu=cpu)
+    draft_bytes = draft.memory(DRAFTING_LANES, cpu=cpu)
+    need = target_bytes + draft_bytes
     return Match(target, draft, bytes=need, fits=need <= free)
 
 

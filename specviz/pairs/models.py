@@ -72,7 +72,8 @@ def _planned_and_loaded(
     options = list(request.options)
     if device_type == "cpu":
         for index, model in enumerate(models):
-            options[index] = _as_stored(options[index], model, files.models[index].dtype)
+            table_dtype = files.models[index].dtype
+            options[index] = _as_stored(options[index], model, table_dtype)
     loads = planned_loads(models, head, options, devices[0].device)
     placement, max_memory = place_target(loads, devices)
     if placement is None and any(model.packed is not None for model in models):
@@ -223,9 +224,11 @@ def planned_loads(
 ) -> list[PlannedLoad]:
     """Plan the memory and precision of each model with these options, with caches in all `LANES`
     lanes. A head comes last, in the precision of the target's hidden states."""
-    loads = [_planned_load(models[0], options[0], device, copies=LANES)]
+    target = _planned_load(models[0], options[0], device, copies=LANES)
+    loads = [target]
     if len(models) > 1:
-        loads.append(_planned_load(models[1], options[1], device, copies=DRAFTING_LANES))
+        draft = _planned_load(models[1], options[1], device, copies=DRAFTING_LANES)
+        loads.append(draft)
     if head is not None:
         precision = loading_precision(models[0].config, device, options[0].dtype)
         need = replace(head.need, copies=DRAFTING_LANES)
@@ -251,7 +254,8 @@ def _planned_load(
         precision = options.quantize
         check_bits(precision, device)
         if device.type == "cpu":
-            need = replace(need, smaller=_bytes_on_processor(model, options, bits=precision))
+            smaller = _bytes_on_processor(model, options, bits=precision)
+            need = replace(need, smaller=smaller)
     products = None
     has_few_bits = precision == STORED or precision in DRAFT_QUANTIZED
     if has_few_bits and device.type == "cpu":
@@ -300,7 +304,8 @@ def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watch
     dtype = _kept_dtype(options, None)
     name = model.source.name
     bits = options.quantize
-    weights = read_weights(Reading(model.packed, name, dtype, options.products, on_progress))
+    reading = Reading(model.packed, name, dtype, options.products, on_progress)
+    weights = read_weights(reading)
     loaded = load_packed(model, weights, dtype)
     if bits is not None:
         quantize_on_processor(
@@ -308,8 +313,9 @@ def _loaded_model(model: ModelMetadata, options: LoadOptions, on_progress: Watch
         )
     elif dtype is None:
         choose_products(loaded, options.products, weights)
-    if dtype is not None and options.device is not None and options.device.type != "cpu":
-        _move(loaded, options.device, dtype)
+    device = options.device
+    if dtype is not None and device is not None and device.type != "cpu":
+        _move(loaded, device, dtype)
     return loaded
 
 

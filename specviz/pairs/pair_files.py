@@ -42,13 +42,17 @@ def pair_files(spec: NamedSpec | ModelsSpec, *, reads: bool) -> PairFiles:
         raise PairError(closed)
     models = []
     for name in names:
-        header = _readable_header(name) if reads else None
+        header: GgufHeader | None = None
+        if reads:
+            header = _readable_header(name)
         models.append(PairFile(name, table_name=None, dtype=None, bits=None, header=header))
     if row is not None:
         target_name = _name_without_owner(row.target)
         models[0] = models[0]._replace(table_name=target_name, dtype=row.target_dtype)
         if draft:
-            draft_name = None if row.draft is None else _name_without_owner(row.draft)
+            draft_name: str | None = None
+            if row.draft is not None:
+                draft_name = _name_without_owner(row.draft)
             models[1] = models[1]._replace(table_name=draft_name, bits=row.draft_bits(draft))
     return PairFiles(models, row)
 
@@ -75,7 +79,9 @@ def named_files(spec: NamedSpec | ModelsSpec) -> tuple[str, str | None, NamedPai
     row is missing.
     """
     if isinstance(spec, ModelsSpec):
-        row = named_pair(spec.target) if local_path(spec.target) is None else None
+        row = None
+        if local_path(spec.target) is None:
+            row = named_pair(spec.target)
         target = spec.target
         draft = spec.draft
     else:

@@ -88,7 +88,8 @@ def prompts_for(pair: str) -> Path:
         return BUILTIN_SET
     row = named_pair(pair)
     if row is None:
-        target = _without_folder(re.split(r"[+@]", pair)[0])
+        target_part = re.split(r"[+@]", pair)[0]
+        target = _without_folder(target_part)
         is_chat = bool(_CHAT.search(target))
     else:
         own_set = ASSETS / pair / OWN_SET
@@ -96,14 +97,20 @@ def prompts_for(pair: str) -> Path:
             return own_set
         target = _without_folder(row.target.name)
         is_chat = row.target.chat
-    if _CODER.search(target):
-        return CODE if is_chat else COMPLETION
-    return QUESTIONS if is_chat else BUILTIN_SET
+    is_coder = _CODER.search(target) is not None
+    if is_coder and is_chat:
+        return CODE
+    if is_coder:
+        return COMPLETION
+    if is_chat:
+        return QUESTIONS
+    return BUILTIN_SET
 
 
 def _without_folder(name: str) -> str:
     """A model's name without the owner, the folder or the server in front."""
-    return re.split(r"[/\\#]", name.rstrip("/"))[-1]
+    parts = re.split(r"[/\\#]", name.rstrip("/"))
+    return parts[-1]
 
 
 def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
@@ -201,8 +208,10 @@ class Entry(NamedTuple):
 
 
 def _entries(text: str, name: str, suffix: str) -> list[Entry]:
+    """The prompts of a file. The suffix decides about its form, else its beginning."""
     first = text.lstrip()[0]
-    if suffix == ".json" or (suffix != ".jsonl" and first in "[{" and _is_json(text)):
+    begins_as_json = first in "[{" and suffix != ".jsonl"
+    if suffix == ".json" or (begins_as_json and _is_json(text)):
         return _from_json(text, name)
     if suffix in TABLES or (not suffix and _begins_as_table(text)):
         return _from_table(text, name)
@@ -212,7 +221,9 @@ def _entries(text: str, name: str, suffix: str) -> list[Entry]:
         if not line.strip():
             continue
         where = f"line {number}"
-        value = _parsed(line, f"{where} of {name}") if is_jsonl else line
+        value: Any = line
+        if is_jsonl:
+            value = _parsed(line, f"{where} of {name}")
         entries.append(Entry(where, value))
     return entries
 
@@ -227,12 +238,14 @@ def _is_json(text: str) -> bool:
 
 def _from_json(text: str, name: str) -> list[Entry]:
     value = _parsed(text, name)
+    prompts = [value]
     if isinstance(value, list):
-        entries = [Entry(f"prompt {n}", prompt) for n, prompt in enumerate(value, 1)]
-    elif isinstance(value, dict) and not {*SINGLE, *OF_TURNS} & value.keys():
+        prompts = value
+    has_groups = isinstance(value, dict) and not {*SINGLE, *OF_TURNS} & value.keys()
+    if has_groups:
         entries = _from_groups(value, name)
     else:
-        entries = [Entry("prompt 1", value)]
+        entries = [Entry(f"prompt {number}", prompt) for number, prompt in enumerate(prompts, 1)]
     if not entries:
         raise PromptError(f"{name} has no prompts: {FORMS}.")
     return entries
@@ -240,7 +253,8 @@ def _from_json(text: str, name: str) -> list[Entry]:
 
 def _from_groups(groups: dict[str, Any], name: str) -> list[Entry]:
     """The prompts of an object of lists by kind."""
-    if not groups or not all(isinstance(group, list) for group in groups.values()):
+    are_lists = all(isinstance(group, list) for group in groups.values())
+    if not groups or not are_lists:
         raise PromptError(f"{name} is an object without lists of prompts: {FORMS}.")
     entries = []
     for kind, group in groups.items():
@@ -279,7 +293,8 @@ def _from_table(text: str, name: str) -> list[Entry]:
             f"{name} is a table without a column of prompts: name one column 'prompt', and "
             "optionally another 'category'."
         )
-    table = csv.reader(io.StringIO(text.lstrip(), newline=""), delimiter=separator)
+    lines = io.StringIO(text.lstrip(), newline="")
+    table = csv.reader(lines, delimiter=separator)
     entries: list[Entry] = []
     try:
         columns = _column_names(next(table))
@@ -335,20 +350,33 @@ def _kind_in(entry: dict[str, Any]) -> str | None:
     for field in KINDS:
         if field in entry:
             kind = entry[field]
-            return kind if isinstance(kind, str) else None
+            if not isinstance(kind, str):
+                return None
+            return kind
     return None
 
 
 def _prompt_of(entry: dict[str, Any], where: str) -> Any:
     """The prompt in an object: a text, or the turns of a conversation; None if it has none."""
-    field = next((field for field in (*SINGLE, *OF_TURNS) if entry.get(field)), "")
+    field = _prompt_field(entry)
     value = entry.get(field)
-    if isinstance(value, list) and (field in OF_TURNS or isinstance(value[0], dict)):
-        return _turns_in(value, where)
+    if isinstance(value, list):
+        are_turns = field in OF_TURNS or isinstance(value[0], dict)
+        if are_turns:
+            return _turns_in(value, where)
     extra_input = entry.get("input")
-    if "instruction" in entry and isinstance(value, str) and isinstance(extra_input, str):
+    are_texts = isinstance(value, str) and isinstance(extra_input, str)
+    if are_texts and "instruction" in entry:
         return f"{value}\n\n{extra_input}".strip()
     return value
+
+
+def _prompt_field(entry: dict[str, Any]) -> str:
+    """The first field of an object that holds a prompt; empty if it has none."""
+    for field in (*SINGLE, *OF_TURNS):
+        if entry.get(field):
+            return field
+    return ""
 
 
 def _turns_in(turns: list[Any], where: str) -> Any:

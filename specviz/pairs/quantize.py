@@ -27,7 +27,8 @@ def load_quantized(
     """Load a model with `load_model`, and quantize it if the options say so and it runs on a
     processor. Raises `PairError`."""
     model = load_model(source, options, on_progress)
-    if options.quantize is not None and options.device is not None and options.device.type == "cpu":
+    on_cpu = options.device is not None and options.device.type == "cpu"
+    if options.quantize is not None and on_cpu:
         quantize_on_processor(
             model,
             source.shown,
@@ -95,7 +96,8 @@ def _pack_tables(model: Any, kind: str, pool: ThreadPoolExecutor) -> None:
     width = table.embedding_dim
     is_tied = model.lm_head.weight is table.weight
     if not hasattr(table, "packed_as"):
-        table = PackedEmbedding(_blocks_of(table, width, TABLE, pool), TABLE, width)
+        blocks = _blocks_of(table, width, TABLE, pool)
+        table = PackedEmbedding(blocks, TABLE, width)
         inner.embed_tokens = table
     if not is_tied:
         model.lm_head = _packed_linear(model.lm_head, kind, pool)
@@ -144,12 +146,14 @@ def _packed_linear(linear: Any, kind: str, pool: ThreadPoolExecutor | None = Non
         packed_already: PackedLinear = linear
         return packed_already
     width = linear.in_features
-    return PackedLinear(_blocks_of(linear, width, kind, pool), kind, width, linear.bias)
+    blocks = _blocks_of(linear, width, kind, pool)
+    return PackedLinear(blocks, kind, width, linear.bias)
 
 
 def _blocks_of(
     module: Any, width: int, kind: str, pool: ThreadPoolExecutor | None = None
 ) -> nn.Parameter:
     """The weights of a linear layer or a table as blocks: uint8 [rows, bytes]."""
-    blocks = repacked(module.weight, getattr(module, "packed_as", None), width, kind, pool)
+    packed_as = getattr(module, "packed_as", None)
+    blocks = repacked(module.weight, packed_as, width, kind, pool)
     return nn.Parameter(blocks, requires_grad=False)

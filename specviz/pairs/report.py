@@ -36,7 +36,8 @@ class Report:
     def verdict(self) -> Level:
         """The worst level of all findings."""
         order: Sequence[Level] = get_args(Level)
-        return max((finding.level for finding in self.findings), key=order.index, default="good")
+        levels = [finding.level for finding in self.findings]
+        return max(levels, key=order.index, default="good")
 
     @property
     def summary(self) -> str:

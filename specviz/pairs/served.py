@@ -53,7 +53,8 @@ def served_target(spec: ServedSpec) -> tuple[RemoteTarget, ModelSource, Any]:
         metadata = read_file(spec.draft)
         source = metadata.source
         tokenizer = metadata.tokenizer
-    target = remote_target(server_address(spec.target.url), spec.target.model, tokenizer)
+    address = server_address(spec.target.url)
+    target = remote_target(address, spec.target.model, tokenizer)
     return target, source, tokenizer
 
 

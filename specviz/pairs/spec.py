@@ -93,10 +93,13 @@ class Address:
     def __post_init__(self) -> None:
         try:
             parts = urlsplit(self.url)
-            is_address = bool(parts.hostname) and (parts.port is None or parts.port >= 0)
+            is_valid_port = parts.port is None or parts.port >= 0
+            is_address = bool(parts.hostname) and is_valid_port
         except ValueError:
             is_address = False
-        if "@" in self.url.partition("://")[2].partition("/")[0]:
+        after_scheme = self.url.partition("://")[2]
+        host = after_scheme.partition("/")[0]
+        if "@" in host:
             raise PairError(
                 f"an address must not contain a password: set {REMOTE_KEY.name} instead."
             )
@@ -154,7 +157,25 @@ def parse_pair(name: str) -> PairSpec:
         return _on_servers(name)
     if is_row(name):
         return NamedSpec(name)
-    # The name of a folder may contain a plus: a split with one on its left comes first.
+    splits = _splits(name)
+    if splits:
+        target, draft = splits[0]
+        if draft == NO_DRAFT:
+            return ModelsSpec(target, None)
+        return ModelsSpec(target, draft)
+    from .table import named_pairs
+
+    first_rows = named_pairs()[1 : SHOWN + 1]
+    examples = ", ".join(row.name for row in first_rows)
+    raise PairError(
+        f"{name[:MAX_SHOWN]!r} does not name a pair: use 'builtin', 'target-id+draft-id', "
+        f"'target-id+none' for a target without a draft model, or a named pair such as {examples}."
+    )
+
+
+def _splits(name: str) -> list[tuple[str, str]]:
+    """Split a name into target and draft at each plus. The name of a folder may contain a plus: a
+    split with a local target comes first."""
     splits = []
     for plus in re.finditer(r"\+", name):
         target = name[: plus.start()].strip()
@@ -162,16 +183,7 @@ def parse_pair(name: str) -> PairSpec:
         if target and draft:
             splits.append((target, draft))
     splits.sort(key=lambda split: local_path(split[0]) is None)
-    if splits:
-        target, draft = splits[0]
-        return ModelsSpec(target, None if draft == NO_DRAFT else draft)
-    from .table import named_pairs
-
-    examples = ", ".join(row.name for row in named_pairs()[1 : SHOWN + 1])
-    raise PairError(
-        f"{name[:MAX_SHOWN]!r} does not name a pair: use 'builtin', 'target-id+draft-id', "
-        f"'target-id+none' for a target without a draft model, or a named pair such as {examples}."
-    )
+    return splits
 
 
 def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) -> VisitorSpec:
@@ -185,7 +197,9 @@ def visitor_spec(name: object, *, any_model: bool, stored_models: bool = False) 
         raise PairError(UNREADABLE)
     # An address is refused without saying whether it would be a valid one.
     if _ELSEWHERE.search(name):
-        raise PairError(ONLY_OPERATOR if any_model else NOT_OFFERED)
+        if any_model:
+            raise PairError(ONLY_OPERATOR)
+        raise PairError(NOT_OFFERED)
     try:
         spec = parse_pair(name)
     except PairError:
@@ -238,7 +252,9 @@ def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
     url: may itself hold the models after a "#". alone: the address of a second server, which holds
     a watched server's model. Raises `PairError` for parts that do not go together.
     """
-    name = pair if url is None else _addressed(url, pair)
+    name = pair
+    if url is not None:
+        name = _addressed(url, pair)
     if alone is None:
         return name
     spec = parse_pair(name)
@@ -253,7 +269,9 @@ def address_of(url: str | None, pair: str, alone: str | None = None) -> str:
 def _addressed(url: str, models: str) -> str:
     if not _SERVER.match(url):
         raise PairError(f"{url!r} is not the address of a server: use http://HOST:PORT/v1.")
-    return url if "#" in url else f"{url}#{models}"
+    if "#" in url:
+        return url
+    return f"{url}#{models}"
 
 
 def is_row(name: str) -> bool:
@@ -270,12 +288,15 @@ def _on_servers(name: str) -> ServerSpec:
         url, _, models = part.partition("#")
         servers.append((url.strip(), models.strip()))
     is_watched = not any("+" in models for _, models in servers)
-    if len(servers) > 2 or (len(servers) == 2 and not is_watched):
+    max_servers = 2 if is_watched else 1
+    if len(servers) > max_servers:
         raise PairError(UNNAMED)
     url, models = servers[0]
     if is_watched:
         engine = Address(url, models)
-        alone = Address(*servers[1]) if len(servers) == 2 else None
+        if len(servers) == 1:
+            return WatchedSpec(engine)
+        alone = Address(*servers[1])
         return WatchedSpec(engine, alone)
     model, _, draft = models.partition("+")
     if not draft.strip():

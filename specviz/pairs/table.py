@@ -232,7 +232,10 @@ def named_pairs() -> tuple[NamedPair, ...]:
 
 def named_pair(name: str) -> NamedPair | None:
     """The pair of that name, or None."""
-    return next((pair for pair in named_pairs() if pair.name == name), None)
+    for pair in named_pairs():
+        if pair.name == name:
+            return pair
+    return None
 
 
 def own_folder(name: str) -> Path | None:
@@ -266,10 +269,13 @@ def wheel_file(pair: NamedPair) -> Path | None:
     if pair.wheel is None or pair.file is None:
         return None
     try:
-        path = Path(str(metadata.distribution(pair.wheel).locate_file(pair.file)))
+        package = metadata.distribution(pair.wheel)
     except metadata.PackageNotFoundError:
         return None
-    return path if path.is_file() else None
+    path = Path(str(package.locate_file(pair.file)))
+    if not path.is_file():
+        return None
+    return path
 
 
 def missing_files(pair: NamedPair) -> tuple[ModelFile, ...]:
@@ -361,7 +367,8 @@ def _is_cached(model: Facts, names: Sequence[str]) -> bool:
     if not isinstance(index, str):
         return False
     try:
-        shards = set(json.loads(Path(index).read_text("utf-8"))["weight_map"].values())
+        values = json.loads(Path(index).read_text("utf-8"))
+        shards = set(values["weight_map"].values())
     # The index is truncated or has another format.
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
@@ -413,8 +420,11 @@ def model_files() -> dict[str, ModelFile]:
     """The GGUF files that the table knows, by name."""
     files = {}
     for name, row in _table()["files"].items():
-        wheels = WheelParts(**row["wheels"]) if "wheels" in row else None
-        files[name] = ModelFile(**row | {"name": name, "wheels": wheels})
+        wheels: WheelParts | None = None
+        if "wheels" in row:
+            wheels = WheelParts(**row["wheels"])
+        fields = {**row, "name": name, "wheels": wheels}
+        files[name] = ModelFile(**fields)
     return files
 
 

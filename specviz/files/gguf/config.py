@@ -63,7 +63,8 @@ def config_of(header: GgufHeader) -> Any:
         fields["head_dim"] = heads.width
         fields["rope_parameters"] = _rope_parameters(rope, heads.width)
         fields |= _MORE_FIELDS[architecture](header, eps)
-    config = AutoConfig.for_model(MODEL_TYPES.get(architecture, architecture), **fields)
+    model_type = MODEL_TYPES.get(architecture, architecture)
+    config = AutoConfig.for_model(model_type, **fields)
     config.dtype = torch.float32
     return config
 
@@ -99,7 +100,9 @@ def _undescribed(header: GgufHeader) -> PairError:
 
 def _rope_parameters(rope: Rope, head_width: int) -> dict[str, Any]:
     """The rotation as transformers describes it, without factors that tensors hold."""
-    kind = "default" if rope.kind == "longrope" else rope.kind
+    kind = rope.kind
+    if kind == "longrope":
+        kind = "default"
     parameters: dict[str, Any] = {"rope_type": kind, "rope_theta": rope.theta}
     if rope.width != head_width:
         parameters["partial_rotary_factor"] = rope.width / head_width
@@ -116,7 +119,8 @@ def yarn_attention(factor: float) -> float:
     """The factor by which YaRN multiplies cosines and sines."""
     if factor <= 1:
         return 1.0
-    return 0.1 * float(torch.tensor(factor, dtype=torch.float64).log()) + 1.0
+    logarithm = torch.tensor(factor, dtype=torch.float64).log()
+    return 0.1 * float(logarithm) + 1.0
 
 
 def longrope(header: GgufHeader, short: list[float], long: list[float]) -> dict[str, Any]:

@@ -37,7 +37,19 @@ REMOVED = {
 
 _STRING = 8
 _LIST = 9
-_NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+_NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 """The code in `struct` of each kind of number."""
 
 
@@ -78,8 +90,10 @@ class GgufHeader:
     def number(self, key: str) -> float | None:
         """The number at this key of the architecture, such as "block_count", or None."""
         value = self.values.get(f"{self.architecture}.{key}")
-        if isinstance(value, list) and value and value.count(value[0]) == len(value):
-            value = value[0]  # one for each layer, and all the same
+        if isinstance(value, list) and value:  # one for each layer
+            are_same = value.count(value[0]) == len(value)
+            if are_same:
+                value = value[0]
         if not isinstance(value, int | float) or isinstance(value, bool):
             return None
         return value
@@ -211,7 +225,8 @@ class HeaderReader:
         if any(tensor.start % alignment for tensor in tensors.values()):
             raise EOFError
         end = self.file.tell()
-        return GgufHeader(self.path, values, tensors, begin=end + -end % alignment)
+        padding = -end % alignment
+        return GgufHeader(self.path, values, tensors, begin=end + padding)
 
     def values(self, count: int) -> dict[str, Any]:
         """Read `count` keys with their values."""
@@ -243,7 +258,8 @@ class HeaderReader:
         dimensions = self.number("I")
         if not 1 <= dimensions <= MAX_DIMENSIONS:
             raise EOFError
-        shape = tuple(self.number("Q") for _ in range(dimensions))[::-1]
+        widths = [self.number("Q") for _ in range(dimensions)]  # the innermost first
+        shape = tuple(reversed(widths))
         if 0 in shape:
             raise EOFError
         kind = self.number("I")
@@ -251,8 +267,9 @@ class HeaderReader:
         if kind not in GGML_QUANT_SIZES:
             raise PairError(self.unknown_kind(name, kind))
         block, size = GGML_QUANT_SIZES[kind]
-        length = -(-prod(shape) // block) * size
-        return name, GgufTensor(GGMLQuantizationType(kind).name, shape, start, length)
+        blocks = -(-prod(shape) // block)  # rounded up
+        kind_name = GGMLQuantizationType(kind).name
+        return name, GgufTensor(kind_name, shape, start, blocks * size)
 
     def unknown_kind(self, name: str, kind: int) -> str:
         """The sentence about a tensor of an unknown kind."""
@@ -278,11 +295,13 @@ class HeaderReader:
         if kind == _STRING:
             return self.strings(count)
         code = _NUMBERS[kind]
-        return self.numbers(code, self.bytes(count * struct.calcsize(code)))
+        data = self.bytes(count * struct.calcsize(code))
+        return self.numbers(code, data)
 
     def numbers(self, code: str, data: bytes) -> Any:
         """Unpack the numbers of a list. code: of each number, in `struct`."""
-        return list(struct.unpack(f"<{len(data) // struct.calcsize(code)}{code}", data))
+        count = len(data) // struct.calcsize(code)
+        return list(struct.unpack(f"<{count}{code}", data))
 
     def strings(self, count: int) -> Any:
         """Read `count` strings. A long list that two files share is parsed once."""
@@ -293,9 +312,10 @@ class HeaderReader:
                 return known.texts
         begin = self.file.tell()
         texts = self.parsed_strings(count)
-        length = self.file.tell() - begin
+        end = self.file.tell()
         self.file.seek(begin)
-        _long_lists.append(_LongList(count, self.file.read(length), texts))
+        data = self.file.read(end - begin)
+        _long_lists.append(_LongList(count, data, texts))
         return texts
 
     def consume(self, data: bytes) -> bool:
@@ -324,10 +344,13 @@ class HeaderReader:
         return texts
 
     def string(self) -> str:
-        return self.bytes(self.number("Q")).decode("utf-8", "replace")
+        length = self.number("Q")
+        return self.bytes(length).decode("utf-8", "replace")
 
     def number(self, code: str) -> Any:
-        return struct.unpack(f"<{code}", self.bytes(struct.calcsize(code)))[0]
+        data = self.bytes(struct.calcsize(code))
+        (number,) = struct.unpack(f"<{code}", data)
+        return number
 
     def bytes(self, count: int) -> bytes:
         self.budget -= count

@@ -121,11 +121,14 @@ def checked_gguf(path: Path) -> GgufHeader:
 def check_keys(header: GgufHeader) -> None:
     """Raise `PairError` for the first unknown key that may change numbers."""
     architecture = header.architecture
-    understood = READ[architecture] | _WITHOUT_EFFECT | _WITHOUT_EFFECT_IN.get(architecture, set())
+    without_effect = _WITHOUT_EFFECT | _WITHOUT_EFFECT_IN.get(architecture, set())
+    understood = READ[architecture] | without_effect
     context = header.number("context_length") or 0
     for name, value in header.values.items():
         prefix, _, key = name.partition(".")
-        if prefix != architecture or key in understood or value in _NEUTRAL.get(key, ()):
+        if prefix != architecture or key in understood:
+            continue
+        if value in _NEUTRAL.get(key, ()):
             continue
         is_wide = key == "attention.sliding_window" and _is_number(value) and value >= context
         if not is_wide:
@@ -134,13 +137,20 @@ def check_keys(header: GgufHeader) -> None:
     sizes = head_sizes(header)
     if sizes is None:
         return  # `config_of` raises the error for that
-    if header.number("attention.value_length") not in (None, sizes.width):
-        raise refused_key(header, "attention.value_length")
-    has_free_width = architecture not in ("gpt2", "phi3", "stablelm")
-    if not has_free_width and sizes.width * sizes.heads != header.number("embedding_length"):
-        raise refused_key(header, "attention.key_length")
+    _check_widths(header, sizes)
     if rope is not None:
         _check_rope(header, rope, sizes.width)
+
+
+def _check_widths(header: GgufHeader, sizes: HeadSizes) -> None:
+    """Raise `PairError` for widths of heads that no model of transformers of this architecture
+    has."""
+    if header.number("attention.value_length") not in (None, sizes.width):
+        raise refused_key(header, "attention.value_length")
+    has_free_width = header.architecture not in ("gpt2", "phi3", "stablelm")
+    total_width = sizes.width * sizes.heads
+    if not has_free_width and total_width != header.number("embedding_length"):
+        raise refused_key(header, "attention.key_length")
 
 
 class HeadSizes(NamedTuple):

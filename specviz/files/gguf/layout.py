@@ -50,7 +50,9 @@ def can_stay_packed(header: GgufHeader) -> bool:
     known = {name for name, _ in named_tensors(header)}
     if header.architecture in SLOWED:
         known.add(FREQUENCIES)
-    return all(name in known and _is_readable(tensor) for name, tensor in header.tensors.items())
+    if not header.tensors.keys() <= known:
+        return False
+    return all(map(_is_readable, header.tensors.values()))
 
 
 def _is_readable(tensor: GgufTensor) -> bool:
@@ -99,7 +101,9 @@ def stores_tied_apart(header: GgufHeader) -> bool:
             output_rows = _first_rows(file, header.begin, output)
     except OSError as error:
         raise PairError(f"{header.path.name} cannot be read ({error.strerror}).") from error
-    lengths = float(np.linalg.norm(embedding_rows) * np.linalg.norm(output_rows))
+    embedding_length = np.linalg.norm(embedding_rows)
+    output_length = np.linalg.norm(output_rows)
+    lengths = float(embedding_length * output_length)
     product = float((embedding_rows * output_rows).sum())
     return lengths > 0 and product > ALIKE * lengths
 
@@ -143,5 +147,6 @@ def _first_rows(file: BinaryIO, begin: int, tensor: GgufTensor) -> NDArray[np.fl
     file.seek(begin + tensor.start)
     data = file.read(rows * row_bytes)
     blocks = np.frombuffer(data, np.uint8).reshape(rows, -1)
-    numbers: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[tensor.kind])
+    kind = GGMLQuantizationType[tensor.kind]
+    numbers: NDArray[np.float32] = dequantize(blocks, kind)
     return np.nan_to_num(numbers)

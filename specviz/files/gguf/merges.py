@@ -30,7 +30,8 @@ class Merges(ABC):
         text.split(self._cut)
 
     def _cut(self, _: int, word: Any) -> list[Any]:
-        return [word[begin:end] for begin, end in self.pieces(str(word))]
+        bounds = self.pieces(str(word))
+        return [word[begin:end] for begin, end in bounds]
 
 
 class ScoreMerges(Merges):
@@ -97,7 +98,9 @@ def merged(word: str, rank: Rank) -> list[tuple[int, int]]:
     waiting: list[tuple[float, int, int, int]] = []
 
     def offer(left: int, right: int) -> None:
-        priority = rank(word[left:right], word[right : ends[right]])
+        left_piece = word[left:right]
+        right_piece = word[right : ends[right]]
+        priority = rank(left_piece, right_piece)
         if priority is not None:
             heappush(waiting, (priority, left, right, ends[right]))
 

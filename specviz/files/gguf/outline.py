@@ -36,8 +36,10 @@ class LongTexts:
 
     def text(self, index: int) -> str:
         """One of the texts."""
-        begin = self.ends[index - 1] if index else 0
-        return self.data[begin + 8 : self.ends[index]].decode("utf-8", "replace")
+        previous_end = self.ends[index - 1] if index else 0
+        begin = previous_end + 8
+        text = self.data[begin : self.ends[index]]
+        return text.decode("utf-8", "replace")
 
 
 _known_lists: deque[LongTexts] = deque()
@@ -102,7 +104,8 @@ class OutlineReader(HeaderReader):
         `EOFError` if the file or the budget of the header ends before."""
         if needed > self.budget:
             raise EOFError
-        more = self.file.read(max(CHUNK, needed - len(data)))
+        missing = needed - len(data)
+        more = self.file.read(max(CHUNK, missing))
         if not more:
             raise EOFError
         return data + more

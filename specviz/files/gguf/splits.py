@@ -40,7 +40,8 @@ _QWEN_35 = (
     rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
     rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_SPACES}"
 )
-_CASCADE = "|".join(rf"\s{{{count}}}(?!\S)" for count in (512, 256, 128, 64, 32, 16, 8, 4))
+_SPACES_OF_CASCADE = (512, 256, 128, 64, 32, 16, 8, 4)
+_CASCADE = "|".join(rf"\s{{{count}}}(?!\S)" for count in _SPACES_OF_CASCADE)
 _JAIS_2 = (
     rf"{_ENDINGS}|{_WORD}|\p{{N}}{{1,3}}|{_SIGNS}|\s*[\r\n]+|{_CASCADE}|\s{{1,2}}(?!\S)|\s{{1}}"
 )

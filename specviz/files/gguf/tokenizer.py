@@ -157,8 +157,10 @@ def _check_merges(header: GgufHeader) -> None:
     merges = header.values.get(MERGES, [])
     if not isinstance(merges, list):
         raise PairError(unreadable(header))
-    are_texts = all(isinstance(merge, str) for merge in merges[:1])
-    if not are_texts or not all(" " in merge[1:] for merge in merges):
+    if merges and not isinstance(merges[0], str):
+        raise PairError(unreadable(header))
+    are_pairs = all(" " in merge[1:] for merge in merges)
+    if not are_pairs:
         raise PairError(unreadable(header))
 
 
@@ -195,8 +197,11 @@ def used_ids(header: GgufHeader) -> int:
 def end_ids_of(header: GgufHeader) -> list[int]:
     """The ids that end a text or a turn: those that the file names, and all control pieces with a
     known end's spelling."""
-    named = [_special_id(header, name) for name in ("eos", "eot", "eom")]
-    ids = {token_id for token_id in named if token_id is not None}
+    ids = set()
+    for name in ("eos", "eot", "eom"):
+        token_id = _special_id(header, name)
+        if token_id is not None:
+            ids.add(token_id)
     return sorted(ids | spelled_ends(added_pieces(header)))
 
 
@@ -288,10 +293,13 @@ def _special_id(header: GgufHeader, name: str) -> int | None:
 
 def _default_id(header: GgufHeader, name: str) -> int | None:
     """llama.cpp's id of a special token that the file does not name, or None."""
-    token_id = _DEFAULT_IDS.get(header.text(MODEL) or "", {}).get(name)
+    model = header.text(MODEL) or ""
+    token_id = _DEFAULT_IDS.get(model, {}).get(name)
     pieces = header.values.get("tokenizer.ggml.tokens") or []
+    if token_id is None or token_id >= len(pieces):
+        return None
     is_glm = header.text("tokenizer.ggml.pre") in ("glm4", "chatglm-bpe")
-    if token_id is None or token_id >= len(pieces) or (name == "bos" and is_glm):
+    if is_glm and name == "bos":
         return None
     return token_id
 
@@ -311,7 +319,9 @@ def _byte_level(header: GgufHeader) -> PreTrainedTokenizerFast:
     merges = _listed_merges(header)
     tokenizer = _empty_tokenizer()
     inner = tokenizer.backend_tokenizer
-    steps: list[Any] = [pre_tokenizers.Split(Regex(p), "isolated") for p in split.patterns]
+    steps: list[Any] = []
+    for pattern in split.patterns:
+        steps.append(pre_tokenizers.Split(Regex(pattern), "isolated"))
     model = None
     if split.raw:
         inner.normalizer = normalizers.Replace(" ", SPACE)
@@ -358,10 +368,15 @@ def _model_of(merges: list[tuple[str, str]], vocab: dict[str, int], split: Split
         return BPE(vocab=vocab, merges=merges, ignore_merges=split.ignores_merges)
     except Exception:  # the library raises its base class for a merge of what is no piece
         merged_texts = {left + right for left, right in merges}
+
+    def is_made(side: str) -> bool:
+        """Whether a side of a merge is a character or the result of a merge."""
+        return len(side) == 1 or side in merged_texts
+
     usable = []
     for left, right in merges:
         are_pieces = left in vocab and right in vocab and left + right in vocab
-        is_reachable = all(len(side) == 1 or side in merged_texts for side in (left, right))
+        is_reachable = is_made(left) and is_made(right)
         if is_reachable and not are_pieces:
             return None
         if are_pieces:

@@ -120,7 +120,8 @@ def _factors(header: GgufHeader, name: str, width: int) -> list[float]:
     with header.path.open("rb") as file:
         file.seek(header.begin + tensor.start)
         factors = np.frombuffer(file.read(tensor.bytes), np.float32)
-    if not (np.isfinite(factors).all() and (factors > 0).all()):
+    are_positive = np.isfinite(factors).all() and (factors > 0).all()
+    if not are_positive:
         raise PairError(
             f"{name} in {header.path.name} contains factors that are not positive numbers: "
             "download it again."
@@ -141,7 +142,8 @@ def weights_of(header: GgufHeader, model: Any) -> dict[str, Weight]:
         unused.discard(tensor_name)
         weights[name] = weight
         shapes[name] = shape
-    unused |= {weight.tensor for name, weight in weights.items() if name not in wanted}
+    for name in weights.keys() - wanted.keys():
+        unused.add(weights[name].tensor)
     if unused:
         raise unused_tensor(header, min(unused))
     if missing := wanted.keys() - weights.keys():
@@ -152,13 +154,18 @@ def weights_of(header: GgufHeader, model: Any) -> dict[str, Weight]:
         if shape != wanted[name]:
             raise _wrong_shape(header, weights[name].tensor)
     for weight in weights.values():
-        kind = header.tensors[weight.tensor].kind
-        if kind in _UNREADABLE:
-            raise PairError(
-                f"{header.path.name} stores {weight.tensor} as {kind}, which cannot be unpacked "
-                "here: use the model in another type, such as Q8_0."
-            )
+        _check_kind(header, weight.tensor)
     return weights
+
+
+def _check_kind(header: GgufHeader, name: str) -> None:
+    """Raise `PairError` if a tensor cannot be unpacked."""
+    kind = header.tensors[name].kind
+    if kind in _UNREADABLE:
+        raise PairError(
+            f"{header.path.name} stores {name} as {kind}, which cannot be unpacked "
+            "here: use the model in another type, such as Q8_0."
+        )
 
 
 def _factor_tensors(header: GgufHeader) -> set[str]:
@@ -277,7 +284,9 @@ def read_tensor(content: NDArray[np.uint8], header: GgufHeader, name: str) -> Te
     if width % block:
         raise _wrong_shape(header, name)
     begin = header.begin + tensor.start
-    rows = content[begin : begin + tensor.bytes].reshape(-1, width // block * size)
+    end = begin + tensor.bytes
+    row_bytes = width // block * size
+    rows = content[begin:end].reshape(-1, row_bytes)
     numbers = torch.empty(len(rows), width)
     step = max(1, PIECE // width)
     for start in range(0, len(rows), step):
