@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 
-from .llama_layer import LINEARS
+from .llama_layer import LINEARS, TYPES, layer_modules
 from .model_facts import context_length
 
-TYPES = ("llama", "mistral", "qwen2", "qwen3")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
@@ -35,8 +34,9 @@ def _is_as_published(model: Any) -> bool:
     if not all(map(_is_plain, model.modules())):
         return False
     for layer in model.model.layers:
+        modules = layer_modules(layer)
         for linear in LINEARS:
-            module = layer.get_submodule(linear.module)
+            module = modules[linear.name]
             if type(module) is not torch.nn.Linear and not hasattr(module, "packed_as"):
                 return False
     return True

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import PairError
-from ..core.llama_layer import linear_places
+from ..core.llama_layer import linear_places, llama_sizes
 from ..core.records import INTEGER_PRODUCTS
 from ..core.threads import one_torch_thread, used_processors
 from .few_bits.unpacking import BLOCK, PIECE, unpacked
@@ -208,7 +208,7 @@ def _check_tensors(header: GgufHeader, model: Any) -> None:
         )
     factors = header.tensors.get(FREQUENCIES)
     if factors is not None:
-        frequencies = model.model.layers[0].self_attn.head_dim // 2
+        frequencies = llama_sizes(model.config).head_dim // 2
         shapes[FREQUENCIES] = (factors.kind, *factors.shape)
         wanted[FREQUENCIES] = ("F32", frequencies)
     for name, shape in shapes.items():

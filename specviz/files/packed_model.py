@@ -97,16 +97,10 @@ class _Rotary(WeightsOnly):
         self.inv_freq /= factors
 
 
-class _Attention(WeightsOnly):
-    def __init__(self, head_dim: int) -> None:
-        super().__init__()
-        self.head_dim = head_dim
-
-
 class _Layer(WeightsOnly):
     def __init__(self, sizes: LlamaSizes, eps: float) -> None:
         super().__init__()
-        self.self_attn = _Attention(sizes.head_dim)
+        self.self_attn = WeightsOnly()
         self.mlp = WeightsOnly()
         for linear in LINEARS:
             outputs, inputs = linear.shape(sizes)

@@ -344,7 +344,7 @@ class _HeaderFacts:
         for name, tensor in self.header.tensors.items():
             if name.startswith("blk.") and len(tensor.shape) == 2:
                 quantizable += tensor.numbers
-        layer = LayerCache(2 * self.sizes.kv_heads * self.sizes.head_dim)
+        layer = LayerCache(self.sizes.cached)
         return MemoryNeed(
             parameters=self.parameters,
             quantizable=quantizable,

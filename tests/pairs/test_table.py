@@ -19,7 +19,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from specviz.base.environment import ASSETS, BUILTIN
 from specviz.base.errors import PairError, SettingsError
-from specviz.core.llama_family import TYPES, is_llama_family
+from specviz.core.llama_family import is_llama_family
+from specviz.core.llama_layer import TYPES
 from specviz.core.model_facts import context_length, parameter_count, text_config
 from specviz.core.settings import Settings
 from specviz.files.checksums import check_files

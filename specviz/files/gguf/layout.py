@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from ...base.environment import has_numba
 from ...base.errors import PairError
-from ...core.llama_layer import LINEARS, NORMS
+from ...core.llama_layer import LINEARS, NORMS, TYPES
 from .header import GgufHeader, GgufTensor
 from .keys import FREQUENCIES, rope_of
 
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+ARCHITECTURES = TYPES
+"""Architectures whose layers compiled passes compute."""
 
 SLOWED = ("llama", "mistral")
 """Architectures whose files may have factors of rotary frequencies."""

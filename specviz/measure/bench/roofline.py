@@ -64,10 +64,9 @@ def _head_floor(pair: Pair, head: Any, cached: int) -> Floor:
     if head.kind == EAGLE:  # other heads read varying parts of the cache: they count as 0
         target_engine = make_state_engine(pair.target, pair.vocab)
         engine = make_head_engine(head, pair.vocab, target_engine)
-        layer = head.config.layer
-        numbers = 2 * layer.num_key_value_heads * layer.head_dim  # keys and values
         weight_dtype = next(head.parameters()).dtype
-        size += cached * int(numbers * _cache_width(engine.name, weight_dtype))
+        number_bytes = _cache_width(engine.name, weight_dtype)
+        size += cached * int(head.config.sizes.cached * number_bytes)
     return _measured(size, cached, pair.device)
 
 

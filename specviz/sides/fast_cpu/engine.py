@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...core.draws import Distributions, softmax_only
 from ...core.engine import OwnEngine
-from ...core.llama_layer import LINEARS, NORMS
+from ...core.llama_layer import LINEARS, NORMS, LlamaSizes, layer_modules, llama_sizes
 from ...core.model_facts import context_length
 from ...core.numpy_path import NumpyPath
 from ...core.settings import RANGES, Settings
@@ -54,7 +54,7 @@ class Passes:
     """Passes over layers whose weights are read in place, so that the next pass sees every change
     of them; with the growing cache that they fill, and the memory that their threads share.
 
-    module: has all weights. config: of its layers. vocab: logits of a token. limit: of the
+    module: has all weights. sizes: of its layers. vocab: logits of a token. limit: of the
     context, None if there is none. plan: without the fields of a single pass. shared: memory of
     the last pass, by its names in the plan.
     """
@@ -62,13 +62,13 @@ class Passes:
     def __init__(
         self,
         module: Any,
-        config: Any,
+        sizes: LlamaSizes,
         layers: Sequence[Any],
         rotary: Any,
         vocab: int,
         limit: int | None = None,
     ) -> None:
-        head_dim: int = layers[0].self_attn.head_dim
+        self._sizes = sizes
         self._limit = limit
         self._rotary = rotary  # kept alive, since its frequencies are read by address
         self._keys: Floats = np.empty(0, np.float32)
@@ -80,20 +80,20 @@ class Passes:
         self.plan = Plan(
             code=compiled_pass().address,
             arranged=has_bfloat16(module, weights),
-            width=config.hidden_size,
-            inner=config.intermediate_size,
-            heads=config.num_attention_heads,
-            kv_heads=config.num_key_value_heads,
-            head_dim=head_dim,
+            width=sizes.width,
+            inner=sizes.inner,
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
+            head_dim=sizes.head_dim,
             vocab=vocab,
             depth=len(layers),
             threads=threads_for(self._weight_bytes, used_threads()),
             barrier=barrier.ctypes.data,
             layers=addressof(self._layers),
             frequencies=rotary.inv_freq.data_ptr(),
-            eps=layers[0].input_layernorm.variance_epsilon,
+            eps=layer_modules(layers[0])["input_norm"].variance_epsilon,
             rotary_factor=rotary.attention_scaling,
-            score_factor=head_dim**-0.5,
+            score_factor=sizes.score_factor,
         )
         self._kept = self._share(self.plan, KEPT_WIDTH)
         self.shared = self._kept
@@ -160,17 +160,16 @@ class Passes:
 
     def _share(self, plan: Plan, n: int) -> dict[str, Floats]:
         """Allocate memory for the states of n tokens and enter it in a plan."""
-        query_width = plan.heads * plan.head_dim
-        key_width = plan.kv_heads * plan.head_dim
+        sizes = self._sizes
         widths = {
-            "x": plan.width,
-            "q": query_width,
-            "k": key_width,
-            "v": key_width,
-            "seen": query_width,
-            "added": plan.width,
-            "gate": plan.inner,
-            "up": plan.inner,
+            "x": sizes.width,
+            "q": sizes.queries,
+            "k": sizes.keys,
+            "v": sizes.keys,
+            "seen": sizes.queries,
+            "added": sizes.width,
+            "gate": sizes.inner,
+            "up": sizes.inner,
         }
         shared = {name: aligned_zeros((n, width)) for name, width in widths.items()}
         for name, memory in shared.items():
@@ -189,17 +188,10 @@ def aligned_zeros(shape: tuple[int, ...]) -> Floats:
 
 def layer_weights(layer: Any) -> list[Weight]:
     """The tensors of a layer, in the order of `Layer`."""
-    linears = [layer.get_submodule(linear.module) for linear in LINEARS]
-    norms = [_submodule(layer, norm.module) for norm in NORMS]
-    weights = [weight_of(module) for module in [*linears, *norms]]
-    biases = [bias_of(linear) for linear in linears]
+    modules = layer_modules(layer)
+    weights = [weight_of(modules[part.name]) for part in (*LINEARS, *NORMS)]
+    biases = [bias_of(modules[linear.name]) for linear in LINEARS]
     return weights + biases
-
-
-def _submodule(layer: Any, path: str) -> Any:
-    """The module at a path of a layer, or None."""
-    parent, _, name = path.rpartition(".")
-    return dict(layer.get_submodule(parent).named_children()).get(name)
 
 
 def weight_of(module: Any) -> Weight:
@@ -274,7 +266,7 @@ class CompiledEngine(OwnEngine):
         limit = context_length(model)
         self._passes = Passes(
             model,
-            model.config,
+            llama_sizes(model.config),
             layers=inner.layers,
             rotary=inner.rotary_emb,
             vocab=vocab,
@@ -416,7 +408,7 @@ class CompiledHeadEngine(StateReader):
         config = head.config
         self._passes = Passes(
             head,
-            config.layer,
+            config.sizes,
             layers=[head.midlayer],
             rotary=head.rotary,
             vocab=config.draft_vocab,

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ...base.environment import has_numba
 from ...core.llama_family import has_known_layers, is_llama_family
+from ...core.llama_layer import LlamaSizes, llama_sizes
 from ...core.model_facts import complete, context_length
 from ...core.records import INTEGER_PRODUCTS
 from ...files.few_bits.stale_code import CACHE, MARK, marked_sources
@@ -104,7 +105,7 @@ def is_read_in_place(model: Any) -> bool:
 
 def _has_fitting_sizes(model: Any, weights: Iterable[Tensor]) -> bool:
     inner = model.model
-    if not _fits(weights, model.config, inner.layers[0].self_attn.head_dim):
+    if not _fits(weights, llama_sizes(model.config)):
         return False
     if not context_length(model) or inner.rotary_emb.inv_freq.dtype != torch.float32:
         return False
@@ -123,18 +124,18 @@ def _suits_as_head(head: Any) -> bool:
         return False
     if head.fc.in_features % UNIT or layer.mlp_bias:
         return False
-    return _fits(tensors, layer, layer.head_dim)
+    return _fits(tensors, head.config.sizes)
 
 
 def _lie_here(tensors: Iterable[Tensor]) -> bool:
     return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
 
 
-def _fits(tensors: Iterable[Tensor], config: Any, head_dim: int) -> bool:
+def _fits(tensors: Iterable[Tensor], sizes: LlamaSizes) -> bool:
     """Whether passes can read weights and layers of these sizes and kinds."""
     if not {tensor.dtype for tensor in tensors} <= READ:
         return False
-    widths = (config.hidden_size, config.intermediate_size, head_dim)
+    widths = (sizes.width, sizes.inner, sizes.head_dim)
     return all(width % UNIT == 0 for width in widths)
 
 

@@ -18,6 +18,7 @@ from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, 
 from transformers.cache_utils import StaticLayer
 
 from ...core.llama_family import is_llama_family
+from ...core.llama_layer import LlamaSizes, layer_modules, llama_sizes
 
 MAX_TOKENS = 32  # tokens of a short pass; in longer ones, kernels have enough to compute
 
@@ -65,7 +66,9 @@ class LlamaPass:
     def __init__(self, model: Any) -> None:
         self._inner = model.model
         self._head = model.get_output_embeddings()
-        self._layers = [LlamaLayer(layer) for layer in model.model.layers]
+        sizes = llama_sizes(model.config)
+        self._group = sizes.group
+        self._layers = [LlamaLayer(layer, sizes) for layer in model.model.layers]
 
     def logits(
         self,
@@ -85,9 +88,8 @@ class LlamaPass:
         x = self._inner.embed_tokens(ids)  # [n, width]; each layer adds to it in place
         rotation = self._rotation(x, places)
         mask = torch.zeros_like(visible, dtype=x.dtype).masked_fill_(~visible, -torch.inf)
-        layers = self._layers[:depth]
-        mask = mask.repeat_interleave(layers[0].group, 0)
-        for layer, cache in zip(layers, cache_layers, strict=False):
+        mask = mask.repeat_interleave(self._group, 0)
+        for layer, cache in zip(self._layers[:depth], cache_layers, strict=False):
             layer.add_to(x, rotation, mask, cache)
         logits: Tensor = self._head(norm(x[-keep:], self._inner.norm))
         return logits
@@ -100,53 +102,52 @@ class LlamaPass:
 
 
 class LlamaLayer:
-    """One layer. group: the number of query heads that share a head of keys and values."""
+    """One layer."""
 
-    def __init__(self, layer: Any) -> None:
-        attention = layer.self_attn
-        mlp = layer.mlp
-        self._layer = layer
-        self._head_dim: int = attention.head_dim
-        self._heads = attention.q_proj.out_features // self._head_dim
-        self._kv_heads = attention.k_proj.out_features // self._head_dim
-        self.group = self._heads // self._kv_heads
-        self._qkv = joined((attention.q_proj, attention.k_proj, attention.v_proj))
-        self._gate_and_up = joined((mlp.gate_proj, mlp.up_proj))
+    def __init__(self, layer: Any, sizes: LlamaSizes) -> None:
+        modules = layer_modules(layer)
+        self._modules = modules
+        self._sizes = sizes
+        self._qkv = joined((modules["query"], modules["key"], modules["value"]))
+        self._gate_and_up = joined((modules["gate"], modules["up"]))
 
     def add_to(self, x: Tensor, rotation: Rotation, mask: Tensor, cache: StaticLayer) -> None:
         """Add the layer's output to its input `x` [n, width]. mask: added to the scores of each
         query of a group, [n * group, capacity]."""
-        layer = self._layer
-        normed = norm(x, layer.input_layernorm)
+        modules = self._modules
+        normed = norm(x, modules["input_norm"])
         attended = self._attend(normed, rotation, mask, cache)
-        add_product(x, attended, layer.self_attn.o_proj)
-        normed = norm(x, layer.post_attention_layernorm)
+        add_product(x, attended, modules["out"])
+        normed = norm(x, modules["middle_norm"])
         gate, up = self._gate_and_up(normed).chunk(2, -1)
-        add_product(x, silu(gate).mul_(up), layer.mlp.down_proj)
+        add_product(x, silu(gate).mul_(up), modules["down"])
 
     def _attend(self, x: Tensor, rotation: Rotation, mask: Tensor, cache: StaticLayer) -> Tensor:
         """The output of the heads: [n, heads * head_dim]."""
         n = len(x)
-        query_and_key_heads = (self._heads, self._kv_heads)
-        heads = self._heads + 2 * self._kv_heads
-        states = self._qkv(x).view(n, heads, self._head_dim)
+        heads = self._sizes.heads
+        kv_heads = self._sizes.kv_heads
+        head_dim = self._sizes.head_dim
+        group = self._sizes.group
+        states = self._qkv(x).view(n, heads + 2 * kv_heads, head_dim)
         # Queries and keys are rotated together, [n, heads, head_dim].
-        to_rotate, value = states.split((self._heads + self._kv_heads, self._kv_heads), 1)
-        attention = self._layer.self_attn
-        if hasattr(attention, "q_norm"):
-            query, key = to_rotate.split(query_and_key_heads, 1)
-            to_rotate = torch.cat((norm(query, attention.q_norm), norm(key, attention.k_norm)), 1)
-        query, key = rotation.rotate(to_rotate).split(query_and_key_heads, 1)
+        to_rotate, value = states.split((heads + kv_heads, kv_heads), 1)
+        if self._sizes.head_norms:
+            query, key = to_rotate.split((heads, kv_heads), 1)
+            query = norm(query, self._modules["query_norm"])
+            key = norm(key, self._modules["key_norm"])
+            to_rotate = torch.cat((query, key), 1)
+        query, key = rotation.rotate(to_rotate).split((heads, kv_heads), 1)
         keys, values = cache.update(
             key.transpose(0, 1).unsqueeze(0), value.transpose(0, 1).unsqueeze(0)
         )
         # The queries of a group are rows of one head, so that its keys need no copies.
-        grouped = query.reshape(n, self._kv_heads, self.group, self._head_dim).transpose(0, 1)
-        query = grouped.reshape(1, self._kv_heads, -1, self._head_dim)
+        grouped = query.reshape(n, kv_heads, group, head_dim).transpose(0, 1)
+        query = grouped.reshape(1, kv_heads, -1, head_dim)
         attended = scaled_dot_product_attention(
-            query, keys, values, attn_mask=mask, scale=attention.scaling
+            query, keys, values, attn_mask=mask, scale=self._sizes.score_factor
         )
-        attended = attended.view(self._kv_heads, n, self.group, self._head_dim).transpose(0, 1)
+        attended = attended.view(kv_heads, n, group, head_dim).transpose(0, 1)
         return attended.reshape(n, -1)
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import StaticLayer
 
+from ...core.llama_layer import layer_modules, llama_sizes
 from . import triton_kernels as kernels
 from .llama_pass import joined
 from .triton_weights import Matrix, packed_matrix
@@ -61,7 +62,7 @@ class Layer:
     key_norm: Tensor | None
     output: Matrix
     output_bias: Tensor | None
-    mlp_norm: Tensor
+    middle_norm: Tensor
     gate_and_up: Matrix
     gate_and_up_bias: Tensor | None
     down: Matrix
@@ -93,8 +94,6 @@ class TritonPass:
 
     def __init__(self, model: Any) -> None:
         inner = model.model
-        first = inner.layers[0]
-        attention = first.self_attn
         self._table = _table(inner.embed_tokens, model.dtype)
         self._rotary = inner.rotary_emb
         self._rotations: dict[int, tuple[Tensor, Tensor]] = {}  # by capacity
@@ -105,12 +104,8 @@ class TritonPass:
         self._layers = [_layer(layer) for layer in inner.layers]
         self._dtype = self._table.dtype
         self._device = self._table.device
-        self._width: int = self._table.shape[1]
-        self._head_dim: int = attention.head_dim
-        self._heads: int = attention.q_proj.out_features // self._head_dim
-        self._kv_heads: int = attention.k_proj.out_features // self._head_dim
-        self._sharing = self._heads // self._kv_heads
-        self._scale: float = attention.scaling
+        self._sizes = llama_sizes(model.config)
+        self._scale = self._sizes.score_factor
         self._is_exact = self._dtype == torch.float32 or is_interpreted()
         block_of(self._head, 16)  # which raises the `ValueError`
         for layer in self._layers:
@@ -118,11 +113,12 @@ class TritonPass:
                 block_of(matrix, 16)
         # Attention: the query heads of a program, and the programs for a head of keys.
         self._chunk = CHUNK
-        self._together = min(TOGETHER, self._sharing)
+        self._together = min(TOGETHER, self._sizes.group)
         if self._dtype == torch.float32:
             self._chunk = min(CHUNK, FP32_CHUNK)
             self._together = 1
-        self._attention_programs = self._kv_heads * -(-self._sharing // self._together)
+        programs_for_a_head = -(-self._sizes.group // self._together)
+        self._attention_programs = self._sizes.kv_heads * programs_for_a_head
 
     def logits(
         self,
@@ -145,7 +141,7 @@ class TritonPass:
 
     def compile_calls(self, capacity: int) -> Iterator[Call]:
         """The different kernels of a pass over a cache, ready to be compiled."""
-        shape = (self._kv_heads, capacity, self._head_dim)
+        shape = (self._sizes.kv_heads, capacity, self._sizes.head_dim)
         ids = torch.zeros(ROWS, dtype=torch.int64, device=self._device)
         layer = StaticLayer(max_cache_len=capacity)
         layer.keys = torch.empty(shape, dtype=self._dtype, device=self._device)
@@ -179,25 +175,24 @@ class TritonPass:
         """Allocate the cache's memory before its first pass."""
         for layer in cache_layers:
             if not layer.is_initialized:
-                shape = (1, self._kv_heads, 0, self._head_dim)
+                shape = (1, self._sizes.kv_heads, 0, self._sizes.head_dim)
                 nothing = torch.empty(shape, dtype=self._dtype, device=self._device)
                 layer.lazy_initialization(nothing, nothing)
 
     def _buffers(self, capacity: int) -> Buffers:
-        heads = self._heads * self._head_dim
-        between = self._layers[0].down.inputs
+        sizes = self._sizes
         slots = self._attention_programs * -(-capacity // self._chunk) * ROWS * self._together
-        tiles = -(-self._width // 16)
+        tiles = -(-sizes.width // 16)
         return Buffers(
-            x=self._empty(ROWS, self._width),
+            x=self._empty(ROWS, sizes.width),
             positions=self._empty(ROWS, dtype=torch.int64),
-            queries=self._empty(ROWS, heads),
-            attended=self._empty(ROWS, heads),
-            activated=self._empty(ROWS, between),
+            queries=self._empty(ROWS, sizes.queries),
+            attended=self._empty(ROWS, sizes.queries),
+            activated=self._empty(ROWS, sizes.inner),
             logits=self._empty(ROWS, self._head.outputs, dtype=torch.float32),
             counters=self._empty(max(self._attention_programs, tiles), dtype=torch.int32),
             partial=self._empty(
-                max(slots * power_of_two(self._head_dim), MAX_SPLITS * ROWS * self._width),
+                max(slots * power_of_two(sizes.head_dim), MAX_SPLITS * ROWS * sizes.width),
                 dtype=torch.float32,
             ),
             maxima=self._empty(slots, dtype=torch.float32),
@@ -208,10 +203,11 @@ class TritonPass:
         return torch.empty(shape, dtype=dtype or self._dtype, device=self._device)
 
     def _embed(self, ids: Tensor, positions: Tensor, capacity: int, buffers: Buffers) -> Call:
-        block = min(256, power_of_two(self._width))
+        width = self._sizes.width
+        block = min(256, power_of_two(width))
         return Call(
             kernel=kernels.embed,
-            grid=(-(-self._width // block),),
+            grid=(-(-width // block),),
             arguments=(
                 ids,
                 positions,
@@ -223,14 +219,15 @@ class TritonPass:
                 capacity,
             ),
             sizes={
-                "WIDTH": self._width,
+                "WIDTH": width,
                 "BLOCK": block,
                 "COUNTERS": len(buffers.counters),
             },
         )
 
     def _queries_keys_values(self, layer: Layer, cache: StaticLayer, buffers: Buffers) -> Call:
-        pairs = self._head_dim // 2
+        sizes = self._sizes
+        pairs = sizes.head_dim // 2
         has_norms = layer.query_norm is not None
         half = max(8, power_of_two(pairs))
         if not has_norms:  # the norm of a head needs all of it
@@ -239,7 +236,7 @@ class TritonPass:
         cos, sin = self._rotation(capacity)
         return Call(
             kernel=kernels.queries_keys_values,
-            grid=((self._heads + 2 * self._kv_heads) * -(-pairs // half),),
+            grid=((sizes.heads + 2 * sizes.kv_heads) * -(-pairs // half),),
             arguments=(
                 buffers.x,
                 layer.input_norm,
@@ -256,10 +253,10 @@ class TritonPass:
                 capacity,
             ),
             sizes={
-                "WIDTH": self._width,
-                "HEADS": self._heads,
-                "KV_HEADS": self._kv_heads,
-                "HEAD": self._head_dim,
+                "WIDTH": sizes.width,
+                "HEADS": sizes.heads,
+                "KV_HEADS": sizes.kv_heads,
+                "HEAD": sizes.head_dim,
                 "HALF": half,
                 "BLOCK": block_of(layer.qkv, 2 * half),
                 "EPS": self._epsilon,
@@ -271,6 +268,7 @@ class TritonPass:
         )
 
     def _attend(self, cache: StaticLayer, buffers: Buffers) -> Call:
+        sizes = self._sizes
         capacity = _capacity([cache])
         chunks = -(-capacity // self._chunk)
         return Call(
@@ -290,11 +288,11 @@ class TritonPass:
                 chunks,
             ),
             sizes={
-                "KV_HEADS": self._kv_heads,
-                "SHARING": self._sharing,
+                "KV_HEADS": sizes.kv_heads,
+                "SHARING": sizes.group,
                 "TOGETHER": self._together,
-                "HEAD": self._head_dim,
-                "WIDE": max(16, power_of_two(self._head_dim)),
+                "HEAD": sizes.head_dim,
+                "WIDE": max(16, power_of_two(sizes.head_dim)),
                 "CHUNK": self._chunk,
                 "SCALE": self._scale,
                 "EXACT": self._is_exact,
@@ -334,20 +332,20 @@ class TritonPass:
 
     def _gate_and_up(self, layer: Layer, buffers: Buffers) -> Call:
         columns = columns_for(layer.gate_and_up.outputs)
-        outputs = layer.gate_and_up.outputs // 2
+        outputs = self._sizes.inner
         return Call(
             kernel=kernels.gate_and_up,
             grid=(-(-2 * outputs // columns),),
             arguments=(
                 buffers.x,
-                layer.mlp_norm,
+                layer.middle_norm,
                 *_parts(layer.gate_and_up),
-                _or(layer.gate_and_up_bias, layer.mlp_norm),
+                _or(layer.gate_and_up_bias, layer.middle_norm),
                 buffers.positions,
                 buffers.activated,
             ),
             sizes={
-                "WIDTH": self._width,
+                "WIDTH": self._sizes.width,
                 "OUTPUTS": outputs,
                 "HALF": columns // 2,
                 "BLOCK": block_of(layer.gate_and_up, columns),
@@ -372,7 +370,7 @@ class TritonPass:
                 buffers.logits,
             ),
             sizes={
-                "WIDTH": self._width,
+                "WIDTH": self._sizes.width,
                 "OUTPUTS": self._head.outputs,
                 "COLUMNS": columns,
                 "BLOCK": block_of(self._head, columns),
@@ -388,7 +386,7 @@ class TritonPass:
         if capacity not in self._rotations:
             positions = torch.arange(capacity, device=self._device).unsqueeze(0)
             cos, sin = self._rotary(self._empty(1), positions)
-            half = self._head_dim // 2
+            half = self._sizes.head_dim // 2
             tables = (cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())
             self._rotations[capacity] = tables
         return self._rotations[capacity]
@@ -442,30 +440,29 @@ def splits_for(tiles: int, steps: int) -> int:
 
 
 def _layer(layer: Any) -> Layer:
-    attention = layer.self_attn
-    mlp = layer.mlp
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    qkv, qkv_bias = _joined_matrix(projections)
-    gate_and_up, gate_and_up_bias = _joined_matrix((mlp.gate_proj, mlp.up_proj))
-    query_norm = None
-    key_norm = None
-    if hasattr(attention, "q_norm"):
-        query_norm = attention.q_norm.weight
-        key_norm = attention.k_norm.weight
+    modules = layer_modules(layer)
+    qkv, qkv_bias = _joined_matrix((modules["query"], modules["key"], modules["value"]))
+    gate_and_up, gate_and_up_bias = _joined_matrix((modules["gate"], modules["up"]))
     return Layer(
-        input_norm=layer.input_layernorm.weight,
+        input_norm=modules["input_norm"].weight,
         qkv=qkv,
         qkv_bias=qkv_bias,
-        query_norm=query_norm,
-        key_norm=key_norm,
-        output=_matrix(attention.o_proj),
-        output_bias=attention.o_proj.bias,
-        mlp_norm=layer.post_attention_layernorm.weight,
+        query_norm=_weight(modules["query_norm"]),
+        key_norm=_weight(modules["key_norm"]),
+        output=_matrix(modules["out"]),
+        output_bias=modules["out"].bias,
+        middle_norm=modules["middle_norm"].weight,
         gate_and_up=gate_and_up,
         gate_and_up_bias=gate_and_up_bias,
-        down=_matrix(mlp.down_proj),
-        down_bias=mlp.down_proj.bias,
+        down=_matrix(modules["down"]),
+        down_bias=modules["down"].bias,
     )
+
+
+def _weight(norm: Any) -> Tensor | None:
+    if norm is None:
+        return None
+    return norm.weight  # type: ignore[no-any-return]
 
 
 def _table(embedding: Any, dtype: torch.dtype) -> Tensor:

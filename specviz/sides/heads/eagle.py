@@ -8,7 +8,7 @@ head's own output of the position before. The module names are those of the publ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +24,7 @@ from transformers.models.llama.modeling_llama import (
 
 from ...base.errors import PairError
 from ...core.eager import memory_limited
+from ...core.llama_layer import LlamaSizes, llama_sizes
 from ...core.model_facts import logit_width, text_config
 from ...core.states import EAGLE, StateReader
 
@@ -47,26 +48,29 @@ class HeadConfig:
     norm_before_fc: bool = False  # whether the target's states are normed before `fc`
     head_norms: bool = False  # whether q and k are normed by head
 
+    @property
+    def sizes(self) -> LlamaSizes:
+        """The sizes of its layer, whose queries, keys and values read twice the width."""
+        return replace(llama_sizes(self.layer), head_norms=self.head_norms)
+
 
 class HeadAttention(nn.Module):
     """Attention over an embedding and a state side by side, [.., 2 * width]."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
-        layer = config.layer
-        self.head_dim = layer.head_dim
-        bias = bool(layer.attention_bias)
-        q_width = layer.num_attention_heads * layer.head_dim
-        kv_width = layer.num_key_value_heads * layer.head_dim
-        self.q_proj = nn.Linear(2 * layer.hidden_size, q_width, bias=bias)
-        self.k_proj = nn.Linear(2 * layer.hidden_size, kv_width, bias=bias)
-        self.v_proj = nn.Linear(2 * layer.hidden_size, kv_width, bias=bias)
-        self.o_proj = nn.Linear(q_width, layer.hidden_size, bias=bias)
+        sizes = config.sizes
+        self.head_dim = sizes.head_dim
+        self.q_proj = nn.Linear(2 * sizes.width, sizes.queries, bias=sizes.qkv_bias)
+        self.k_proj = nn.Linear(2 * sizes.width, sizes.keys, bias=sizes.qkv_bias)
+        self.v_proj = nn.Linear(2 * sizes.width, sizes.keys, bias=sizes.qkv_bias)
+        self.o_proj = nn.Linear(sizes.queries, sizes.width, bias=sizes.output_bias)
         self.q_norm: nn.Module = nn.Identity()
         self.k_norm: nn.Module = nn.Identity()
-        if config.head_norms:
-            self.q_norm = LlamaRMSNorm(layer.head_dim, layer.rms_norm_eps)
-            self.k_norm = LlamaRMSNorm(layer.head_dim, layer.rms_norm_eps)
+        if sizes.head_norms:
+            eps = config.layer.rms_norm_eps
+            self.q_norm = LlamaRMSNorm(sizes.head_dim, eps)
+            self.k_norm = LlamaRMSNorm(sizes.head_dim, eps)
 
     def projected(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v of x [rows, n, 2 * width]: [rows, heads, n, head_dim] each, q and k rotated."""

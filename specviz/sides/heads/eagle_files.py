@@ -73,7 +73,7 @@ def read_head(source: ModelSource, values: dict[str, Any], target: Any) -> HeadM
     check_head(config, target)
     with torch.device("meta"):
         parameters = parameter_count(Head(config))
-    cache = LayerCache(2 * config.layer.num_key_value_heads * config.layer.head_dim)
+    cache = LayerCache(config.sizes.cached)
     need = MemoryNeed(parameters, 0, (cache,))
     return HeadMetadata(source, config, need, partial(_loaded, source, config))
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig
 
+from ...core.llama_layer import TYPES, layer_modules
 from ...core.model_facts import text_config
 from .eagle import Head, HeadConfig
 from .eagle_files import LAYER_FIELDS
 
-SAME_LAYER = ("llama", "mistral", "qwen2", "qwen3")  # architectures whose layer is the head's own
 SAVED_FIELDS = tuple(name for name in LAYER_FIELDS if not name.startswith(("rope_", "mlp_")))
 """Fields of a layer's config that a head's config has under the same names."""
 
@@ -38,7 +38,7 @@ def new_head(target: Any, layers: tuple[int, ...], targets: Tensor) -> Head:
         head.fc.weight[:, -width:] = torch.eye(width)
         head.norm.weight.copy_(target.model.norm.weight)
         head.lm_head.weight.copy_(output_weight[targets])
-        if config.model_type in SAME_LAYER:
+        if config.model_type in TYPES:
             _inherit_layer(head, target.model.layers[-1])
     return head
 
@@ -60,16 +60,12 @@ def _inherit_layer(head: Head, last: Any) -> None:
     """Copy the weights of a target's layer; the weights for the next token's embedding begin
     small."""
     width = head.config.layer.hidden_size
-    layer = head.midlayer
-    for name in ("q_proj", "k_proj", "v_proj"):
-        weight = getattr(layer.self_attn, name).weight
-        last_weight = getattr(last.self_attn, name).weight
+    modules = layer_modules(head.midlayer)
+    targets = layer_modules(last)
+    for name in ("query", "key", "value"):
+        weight = modules[name].weight
         weight[:, :width].mul_(0.1)
-        weight[:, width:] = last_weight
-    layer.self_attn.o_proj.weight.copy_(last.self_attn.o_proj.weight)
-    for name in ("gate_proj", "up_proj", "down_proj"):
-        weight = getattr(layer.mlp, name).weight
-        last_weight = getattr(last.mlp, name).weight
-        weight.copy_(last_weight)
-    layer.hidden_norm.weight.copy_(last.input_layernorm.weight)
-    layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight)
+        weight[:, width:] = targets[name].weight
+    for name in ("out", "gate", "up", "down", "middle_norm"):
+        modules[name].weight.copy_(targets[name].weight)
+    head.midlayer.hidden_norm.weight.copy_(targets["input_norm"].weight)
