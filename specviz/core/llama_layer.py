@@ -155,8 +155,10 @@ def layer_modules(layer: Any) -> dict[str, Any]:
     modules = {}
     for part in (*LINEARS, *NORMS):
         parent, _, name = part.module.rpartition(".")
-        # `getattr` would fetch a missing norm of a model without code from transformers.
-        modules[part.name] = layer.get_submodule(parent)._modules.get(name)
+        # torch's ways to find modules by their paths take some of a short run's time, and `getattr`
+        # would fetch a missing norm of a model without code from transformers.
+        parts = layer._modules[parent]._modules if parent else layer._modules
+        modules[part.name] = parts.get(name)
     return modules
 
 

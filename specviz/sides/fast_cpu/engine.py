@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from ctypes import addressof
 from pathlib import Path
@@ -73,7 +73,8 @@ class Passes:
         self._rotary = rotary  # kept alive, since its frequencies are read by address
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
-        records = [Layer(*layer_weights(layer)) for layer in layers]
+        modules_by_layer = [layer_modules(layer) for layer in layers]
+        records = [Layer(*layer_weights(modules)) for modules in modules_by_layer]
         self._layers = (Layer * len(layers))(*records)
         weights = list(module.parameters())
         self._weight_bytes = sum(p.numel() * p.element_size() for p in weights)
@@ -91,7 +92,7 @@ class Passes:
             barrier=barrier.ctypes.data,
             layers=addressof(self._layers),
             frequencies=rotary.inv_freq.data_ptr(),
-            eps=layer_modules(layers[0])["input_norm"].variance_epsilon,
+            eps=modules_by_layer[0]["input_norm"].variance_epsilon,
             rotary_factor=rotary.attention_scaling,
             score_factor=sizes.score_factor,
         )
@@ -186,9 +187,8 @@ def aligned_zeros(shape: tuple[int, ...]) -> Floats:
     return memory[begin : begin + count].reshape(shape)
 
 
-def layer_weights(layer: Any) -> list[Weight]:
-    """The tensors of a layer, in the order of `Layer`."""
-    modules = layer_modules(layer)
+def layer_weights(modules: Mapping[str, Any]) -> list[Weight]:
+    """The tensors of a layer, in the order of `Layer`. modules: by `layer_modules`."""
     weights = [weight_of(modules[part.name]) for part in (*LINEARS, *NORMS)]
     biases = [bias_of(modules[linear.name]) for linear in LINEARS]
     return weights + biases

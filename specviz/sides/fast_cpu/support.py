@@ -93,8 +93,10 @@ def _has_compiler() -> bool:
 
 def suits(model: Any) -> bool:
     """Whether `forward.run_pass` computes the architecture of `model` and reads its weights."""
+    if not is_llama_family(model):
+        return False
     weights = list(model.parameters())
-    return _lie_here(weights) and is_llama_family(model) and _has_fitting_sizes(model, weights)
+    return _lie_here(weights) and _has_fitting_sizes(model, weights)
 
 
 def is_read_in_place(model: Any) -> bool:
