@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ class Views:
         """Raise `ModelError` if a model gave NaN or +inf in round `index`, from 1: they make a
         distribution meaningless."""
         for role in ("target", "draft"):
-            if not self._numbers.get(role, True):
+            if not all(map(isfinite, self._numbers.get(role, ()))):
                 raise ModelError(
                     f"the {role} gave logits that are not finite in round {index}: load it in "
                     "fp32 or bf16, or check its weights."
@@ -178,14 +179,14 @@ def _shown_numbers(
     soft_p, soft_q: [n], their probabilities at temperature 1, if greedy.
     last_p, last_q, last_soft_p, last_soft_q: those of the token that the target drew.
     best_..., ids_...: [.., LISTED], the likeliest tokens of a distribution.
-    target, draft: whether all logits are finite or -inf.
+    target, draft: the largest logit at each position.
     weight, threshold, chance: [n], if the verdict has them.
     """
     p = judged.p
     position, next_id, _ = judged.verdict
     soft_p = _soft_p(judged, settings, top_logprobs_only)
     numbers = {
-        "target": _are_usable(judged.logits),
+        "target": judged.logits.amax(-1),
         "last_p": p[position, next_id],
         "last_soft_p": soft_p[position, next_id],
         **_best("p", soft_p),
@@ -215,7 +216,7 @@ def _draft_numbers(
         **_best("q", soft_q),
     }
     if draft_logits is not None:
-        numbers["draft"] = _are_usable(draft_logits)
+        numbers["draft"] = draft_logits.amax(-1)
     kind = verdict_kind(settings.rule)
     if kind.numbers is not None:
         numbers |= kind.numbers(p, draft.q, draft.ids)
@@ -235,10 +236,6 @@ def _soft_p(judged: JudgedRound, settings: Settings, top_logprobs_only: bool) ->
         # Unlisted tokens share the rest of the mass in an unknown way.
         return judged.logits.exp()
     return torch.softmax(judged.logits, -1)
-
-
-def _are_usable(logits: Tensor) -> Tensor:
-    return torch.isfinite(logits.amax(-1)).all()
 
 
 def _probabilities_of(ids: Tensor, distributions: Tensor) -> Tensor:
