@@ -35,7 +35,9 @@ ALIKE = 0.9  # cosine of the same weights in two kinds: above 0.98 for those of 
 OUTPUTS_OF_TILE = 16
 UNIT = 32  # widths of matrices must be multiples of it
 
-_LAYER = {part.gguf: part.module for part in (*LINEARS, *NORMS)}
+LAYER = {part.gguf: part.module for part in (*LINEARS, *NORMS)}
+"""Modules of a layer of the Llama family, by the names of their tensors."""
+
 _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 EMBEDDING = "token_embd.weight"
 OUTPUT = "output.weight"
@@ -70,7 +72,7 @@ def _is_readable(tensor: GgufTensor) -> bool:
 def named_tensors(
     header: GgufHeader,
     outside: Mapping[str, str] = _OUTSIDE,
-    layer: Mapping[str, str] = _LAYER,
+    layer: Mapping[str, str] = LAYER,
     layers: str = "model.layers",
 ) -> Iterator[tuple[str, str]]:
     """The tensors of a file that transformers' model also has, with the paths of their modules.

@@ -26,25 +26,16 @@ from .keys import (
     rope_of,
     unused_tensor,
 )
-from .layout import SLOWED, named_tensors
+from .layout import LAYER, SLOWED, named_tensors
 
 _UNREADABLE = ("Q8_1", "Q8_K", "I8", "I16", "I32", "I64", "F64", "Q1_0")
 """Kinds of tensors that are never weights, or that the package `gguf` cannot unpack."""
 
 _GEMMA = {
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "attn_norm": "input_layernorm",
+    **LAYER,
     "post_attention_norm": "post_attention_layernorm",
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
 }
 _PHI_3 = {
     "attn_qkv": "self_attn.qkv_proj",
