@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaForCausalLM
 
+from specviz.core.llama_layer import LINEARS, llama_norms, llama_sizes
 from specviz.core.truncated import truncated_model
 from specviz.sides.fast_gpu.cache import InPlaceCache
 from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass, llama_pass
@@ -125,6 +126,21 @@ def test_a_layer_takes_a_third_of_the_kernels():
 
 
 # Weights
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_has_the_tensors_of_its_description(kind: str):
+    model = build(kind)
+    sizes = llama_sizes(model.config)
+    described: dict[str, tuple[int, ...]] = {}
+    for linear in LINEARS:
+        described[f"{linear.module}.weight"] = linear.shape(sizes)
+        if linear.has_bias(sizes):
+            described[f"{linear.module}.bias"] = linear.shape(sizes)[:1]
+    for norm in llama_norms(sizes):
+        described[f"{norm.module}.weight"] = norm.shape(sizes)
+    tensors = model.model.layers[-1].state_dict()
+    assert described == {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def test_parameters_keep_their_values_and_are_read_in_place():

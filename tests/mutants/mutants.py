@@ -421,6 +421,7 @@ MUTANTS = [
     Mutant("weights", "MappedFile.was_written_to", "now.st_mtime_ns != self.status.st_mtime_ns", "False", "read_weights"),
     Mutant("weights", "_was_written_to", '"target"', '"head"', "read_weights"),
     Mutant("weights", "llama_sizes", 'kind == "qwen2" or has_biases', "has_biases", "packed_model packed"),
+    Mutant("weights", "llama_sizes", 'kind == "llama" and config.mlp_bias', "False", "llama_pass"),
     Mutant("weights", "_Rotary", "2, dtype=torch.float) / config.head_dim", "2, dtype=torch.float) / 32", "packed_model packed"),
     Mutant("weights", "_Rotary.slow_down", "self.inv_freq /= factors", "pass", "packed_model packed"),
     Mutant("weights", "_Rotary.slow_down", "self.inv_freq /= factors", "self.inv_freq *= factors", "packed"),
