@@ -146,6 +146,8 @@ def test_bare_rounds_have_the_tokens_of_whole_ones():
             bare = list(speculate(pair, PROMPT, settings))
         for ours, theirs in zip(bare, whole, strict=True):
             assert [t.q for t in ours.drafted] == [t.q for t in theirs.drafted]
+            uniforms_shown = [t.u for t in theirs.drafted if t.outcome != "ignored"]
+            assert [t.u for t in ours.drafted][: len(uniforms_shown)] == uniforms_shown
             tokens, others = ([(t.id, t.outcome) for t in r.tokens] for r in (ours, theirs))
             assert tokens == others
             seen |= {outcome for _, outcome in tokens}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from bare_rounds import bare_rounds
 from toy_models import emitted_ids, llama, pair_of, relative
 
 from specviz import Pair, Round, Settings, baseline, speculate
@@ -41,9 +42,9 @@ def pair() -> Pair:
 
 def draws_of(pair: Pair, settings: Settings) -> list[tuple[Any, ...]]:
     """The ids, outcomes and draws of a lane, without the clocks."""
-    rounds = [
-        e for e in decode(pair, [1, 2, 3] * 4, settings, "speculative") if isinstance(e, Round)
-    ]
+    with bare_rounds():
+        events = list(decode(pair, [1, 2, 3] * 4, settings, "speculative"))
+    rounds = [event for event in events if isinstance(event, Round)]
     return [(t.id, t.outcome, t.u) for r in rounds for t in (*r.drafted, r.emitted[-1])]
 
 
@@ -87,7 +88,8 @@ def test_the_widest_rounds_write_the_same_text_on_all_paths(
         gamma=gamma, drafter="ngram", max_new_tokens=100, seed=5, ignore_eos=True, **sampling
     )
     by_numpy = draws_of(pair, settings)
-    rounds = list(speculate(pair, [1, 2, 3] * 4, settings))
+    with bare_rounds():
+        rounds = list(speculate(pair, [1, 2, 3] * 4, settings))
     assert max(len(r.drafted) for r in rounds) == gamma
     alone = baseline(pair, [1, 2, 3] * 4, settings)
     assert not settings.greedy or emitted_ids(rounds) == emitted_ids(alone)
@@ -181,7 +183,7 @@ def test_ties_go_to_the_lowest_id_in_both_lanes(form: str, monkeypatch: pytest.M
     eager and static passes, before the thirtieth token."""
     if form == "static":
         monkeypatch.setenv("SPECVIZ_FORM", form)
-    with eager_only() if form == "eager" else nullcontext():
+    with eager_only() if form == "eager" else nullcontext(), bare_rounds():
         for seed in (2, 7, 11):
             target = llama(70, seed=seed, num_hidden_layers=2, hidden_size=64)
             with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Many samples cheaply: rounds with ids, outcomes and q alone, and short texts of one lane.
+"""Many samples cheaply: rounds with ids, outcomes, q and u alone, and short texts of one lane.
 
 Texts of tokens and the other numbers of their cards take half of the time of a toy's round. A
 test of the distribution of many tokens needs neither.
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import torch
 
 from specviz import Pair, Settings, Token
 from specviz.core.lanes import SPECULATIVE
@@ -20,17 +21,18 @@ from specviz.core.types import JudgedRound
 
 
 class BareViews:
-    """Replaces `Views`: computes only q."""
+    """Replaces `Views`: computes only q and u."""
 
     def __init__(self, judged: JudgedRound, *_: Any) -> None:
         draft = judged.draft
         self._q = [] if draft is None else draft.q.gather(-1, draft.ids[:, None])[:, 0].tolist()
+        self._u = torch.as_tensor(judged.u).tolist()
 
     def check(self, index: int) -> None:
         pass
 
     def token(self, place: int, token_id: int, text: str, outcome: str) -> Token:
-        return Token(token_id, text, outcome, q=self._q[place])
+        return Token(token_id, text, outcome, q=self._q[place], u=self._u[place])
 
     def unjudged(self, place: int, token_id: int, text: str) -> Token:
         return self.token(place, token_id, text, "ignored")
