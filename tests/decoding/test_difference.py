@@ -18,7 +18,7 @@ from specviz.inspect.difference import examined
 from specviz.inspect.parting import Difference, parting_of
 
 PROMPT = [1, 2, 3, 4]
-SETTINGS = Settings(gamma=4, max_new_tokens=60, ignore_eos=True)
+SETTINGS = Settings(gamma=4, max_new_tokens=30, ignore_eos=True)
 
 
 def bf16_pair(seed: int) -> Pair:
@@ -56,6 +56,8 @@ def test_a_near_tie_in_bf16_is_a_tie(seed: int):
         found = answer(pair, trace)
     assert (found.verdict, found.reasons) == ("tie", ()), found.reasons
     assert found.behind <= found.rounding < 0.6
+    assert trace.end is not None and trace.end.divergence is not None
+    assert trace.end.divergence.margin is not None and trace.end.divergence.margin < 0.5
     assert found.held == found.judged and found.summary.startswith("A tie within rounding")
     assert all(abs(one.apart) <= found.rounding for one in found.scored)
 
