@@ -34,11 +34,13 @@ from specviz.core.loop import start_lane
 from specviz.core.running_states import running_states
 
 PROMPT = list(range(3, 14))
-COUNT = 20  # tokens to write
+COUNT = 14  # tokens to write
 GAMMA = 3
 
 # Other seeds have a near-tie in their text, or only wrong drafts.
 SEEDS = {"olmo hybrid": 1, "kimi linear": 1, "zamba": 1, "zamba 2": 1}
+# With more noise on the draft, hardly any of its tokens is right.
+NOISE = {"granite 4": 0.03, "kimi linear": 0.03, "zamba": 0.03, "zamba 2": 0.03}
 DIFFERENT_CACHES = ["mamba 2", "falcon-h1", "qwen 3.5", "zaya, sliding", "mamba"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:for .* models, transformers' passes")
@@ -69,7 +71,7 @@ def test_target_and_draft_with_states_write_what_generate_writes(kind: str):
     target = model_of(kind)
     wanted = generated(target, PROMPT, COUNT)
     assert len(set(wanted)) >= 8
-    pair = pair_of(target, relative(target, noise=0.05))
+    pair = pair_of(target, relative(target, noise=NOISE.get(kind, 0.05)))
     if kind in DIFFERENT_CACHES:
         _, *events, end = race(pair, PROMPT, greedy())
         assert end.identical
