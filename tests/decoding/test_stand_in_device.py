@@ -157,9 +157,9 @@ def test_running_states_are_put_back_where_they_are(kind: str):
     """The wait for the verdict is the only one of a round, even if states are restored."""
     target = build(kind)
     models = target, relative(target, noise=0.2)
-    wanted = generated(target, PROMPT, 16)
+    wanted = generated(target, PROMPT, 10)
     rounds = speculate(
-        pair_of(*map(on_device, models)), PROMPT, Settings(gamma=3, max_new_tokens=16)
+        pair_of(*map(on_device, models)), PROMPT, Settings(gamma=3, max_new_tokens=10)
     )
     first = next(rounds)
     with host_waits() as waits:
