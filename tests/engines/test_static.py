@@ -80,8 +80,8 @@ def forms(pair: Pair) -> set[str]:
 @pytest.mark.parametrize("gamma", [1, 7])
 def test_greedy_text_is_that_of_generate_across_windows(pair: Pair, gamma: int):
     assert forms(pair) == {"static"}
-    settings = Settings(gamma=gamma, max_new_tokens=80)
-    wanted = generated(pair.target, PROMPT, 80)
+    settings = Settings(gamma=gamma, max_new_tokens=70)  # the fourth window, of 128 tokens
+    wanted = generated(pair.target, PROMPT, 70)
     rounds = list(speculate(pair, PROMPT, settings))
     assert emitted_ids(rounds) == wanted
     assert {"accepted", "rejected"} <= {t.outcome for r in rounds for t in r.drafted}
@@ -101,7 +101,7 @@ def test_a_seed_gives_the_text_of_the_eager_only(
 
 
 def test_a_seed_repeats_and_another_one_differs(pair: Pair):
-    settings = replace(SETTINGS[-1], max_new_tokens=32, seed=3)
+    settings = replace(SETTINGS[-1], max_new_tokens=20, seed=3)
     text = emitted_ids(speculate(pair, PROMPT, settings))
     assert text == emitted_ids(speculate(pair, PROMPT, settings))
     assert text != emitted_ids(speculate(pair, PROMPT, replace(settings, seed=4)))
@@ -122,8 +122,8 @@ def test_a_sampled_text_follows_the_target():
 @pytest.mark.parametrize("settings", [SETTINGS[0], SETTINGS[-1]], ids=named)
 def test_a_target_that_drafts_for_itself_is_always_accepted(pair: Pair, settings: Settings):
     twins = pair_of(pair.target, pair.target)
-    rounds = list(speculate(twins, PROMPT, replace(settings, gamma=3, max_new_tokens=100)))
-    assert len(emitted_ids(rounds)) == 100
+    rounds = list(speculate(twins, PROMPT, replace(settings, gamma=3, max_new_tokens=40)))
+    assert len(emitted_ids(rounds)) == 40
     assert {t.outcome for r in rounds for t in r.drafted} == {"accepted"}
 
 
@@ -182,14 +182,14 @@ def test_programs_that_are_made_within_a_run_do_no_harm(
 def test_a_prompt_of_one_token_and_the_last_place_of_a_context():
     """The first draft step has only one committed token, and the widest rounds reach past the
     position table."""
-    target = build("gpt 2", n_positions=40)
+    target = build("gpt 2", n_positions=24)
     pair = pair_of(target, relative(target, noise=0.2))
     assert forms(pair) == {"static"}
     for gamma in (3, 7):
         settings = Settings(gamma=gamma, max_new_tokens=99)
         ours, theirs = (emitted_ids(f(pair, [7], settings)) for f in (speculate, baseline))
-        assert ours == theirs and len(ours) == 40
-        assert ours[:39] == generated(target, [7], 39)
+        assert ours == theirs and len(ours) == 24
+        assert ours[:23] == generated(target, [7], 23)
 
 
 def test_a_draft_that_fell_behind_catches_up(pair: Pair):
@@ -387,9 +387,10 @@ def test_buffers_stay_where_they_are(pair: Pair):
 
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
-    _, *rounds = decode(
-        pair, PROMPT, settings, "speculative", LaneOptions(other_rule=scripted(0.7))
-    )
+    with bare_rounds():
+        _, *rounds = decode(
+            pair, PROMPT, settings, "speculative", LaneOptions(other_rule=scripted(0.7))
+        )
     found = [token.outcome for r in rounds for token in r.drafted]
     accepted, rejected = found.count("accepted"), found.count("rejected")
     assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)
@@ -418,7 +419,7 @@ def test_runs_use_caches_and_programs_again(pair: Pair, monkeypatch: pytest.Monk
 
 def test_no_round_has_to_make_a_program(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     """Programs are made before any clock runs."""
-    for gamma, policy in ((1, "fixed"), (5, "fixed"), (7, "fixed"), (7, "optimal")):
+    for gamma, policy in ((1, "fixed"), (7, "fixed"), (7, "optimal")):
         settings = Settings(gamma=gamma, max_new_tokens=40, gamma_policy=policy)
         run = start_lane(pair, PROMPT, settings, "speculative")
         run.prefill()
