@@ -27,6 +27,7 @@ from tiny_files import KINDS, TinyFile, tiny_file, tiny_model
 import specviz.core.loop
 from specviz import Pair, Settings, load_pair, speculate
 from specviz.core.engine_choice import make_engine
+from specviz.core.protocols import Engine
 from specviz.core.tensor_draws import draw, uniforms
 from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.files.few_bits.unpacking import unpacked
@@ -153,9 +154,8 @@ def files(folder: Path) -> Callable[[str], TinyFile]:
     return file_of
 
 
-def logits_of(pair: Pair, ids: Tensor, widths: list[int]) -> Tensor:
+def logits_of(engine: Engine, ids: Tensor, widths: list[int]) -> Tensor:
     """The logits [tokens, vocab] of passes of these widths, one after the other."""
-    engine = make_engine(pair.target, pair.vocab)
     assert engine.name == "compiled"
     return torch.cat([engine.forward(part, len(part)) for part in ids.split(widths)])
 
@@ -188,8 +188,9 @@ def test_logits_keep_their_bits_and_are_those_of_transformers(
     for threads, widths in ((1, EVERY_WIDTH), (2, EVERY_WIDTH[::-1]), (3, ONE_BY_ONE)):
         # Otherwise one thread would compute so few weights alone.
         monkeypatch.setattr(module, "threads_for", lambda *_, threads=threads: threads)
-        assert make_engine(pair.target, pair.vocab).threads == threads
-        runs.append(logits_of(pair, ids, widths))
+        engine = make_engine(pair.target, pair.vocab)
+        assert engine.threads == threads
+        runs.append(logits_of(engine, ids, widths))
     assert all(torch.equal(run, runs[0]) for run in runs)
     # Modules of the mixed file have several dtypes, which torch does not multiply.
     model = pair.target if products == "int8" and kind != "mixed" else file.model
