@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ HERE = [
 Function = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 WIDTH = 512
 OUTPUTS = 37  # two whole tiles and a partial one
+ROWS = 3  # of inputs, for which forms are compiled
 
 
 def random_rows(kind: str, outputs: int = OUTPUTS, width: int = WIDTH) -> NDArray[np.uint8]:
@@ -104,31 +106,37 @@ def module_of(kind: str, form: str, rows: int) -> ir.Module:
     return module
 
 
-def by_form(
-    kind: str, x: NDArray[np.float32], rows: NDArray[np.uint8], form: str
-) -> NDArray[np.float32]:
-    """Products in one of the forms, for a multiple of 16 outputs. Only the code for this number of
-    rows is compiled."""
+@cache
+def compiled_form(kind: str, form: str) -> Any:
+    """An engine of LLVM with the functions of `module_of`, for `ROWS` input rows."""
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten()
     )
-    parsed = llvm.parse_assembly(str(module_of(kind, form, len(x))))
-    with llvm.create_mcjit_compiler(parsed, machine) as engine:
-        engine.finalize_object()
-        signature = [ctypes.c_int64] * 5
-        rounds = ctypes.CFUNCTYPE(None, *signature)(engine.get_function_address("round"))
-        multiplies = ctypes.CFUNCTYPE(None, *signature, ctypes.c_int64)(
-            engine.get_function_address("multiply")
-        )
-        tiles = as_tiles(kind, rows)
-        count, width = x.shape
-        records = np.zeros((width // 32, count, RECORD), np.uint8)
-        bias = code_bias(KINDS[kind], form)
-        for row in range(count):
-            rounds(*addresses(x[row]), width, bias, *addresses(records[0, row]), count * RECORD)
-        y = np.full((count, len(rows)), np.nan, np.float32)
-        blocks = width // BLOCK_WEIGHTS[KINDS[kind]]
-        multiplies(*addresses(records, tiles), blocks, len(tiles), *addresses(y), y.strides[0])
+    parsed = llvm.parse_assembly(str(module_of(kind, form, ROWS)))
+    engine = llvm.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    return engine
+
+
+def by_form(
+    kind: str, x: NDArray[np.float32], rows: NDArray[np.uint8], form: str
+) -> NDArray[np.float32]:
+    """Products of `ROWS` input rows in one of the forms, for a multiple of 16 outputs."""
+    engine = compiled_form(kind, form)
+    signature = [ctypes.c_int64] * 5
+    rounds = ctypes.CFUNCTYPE(None, *signature)(engine.get_function_address("round"))
+    multiplies = ctypes.CFUNCTYPE(None, *signature, ctypes.c_int64)(
+        engine.get_function_address("multiply")
+    )
+    tiles = as_tiles(kind, rows)
+    count, width = x.shape
+    records = np.zeros((width // 32, count, RECORD), np.uint8)
+    bias = code_bias(KINDS[kind], form)
+    for row in range(count):
+        rounds(*addresses(x[row]), width, bias, *addresses(records[0, row]), count * RECORD)
+    y = np.full((count, len(rows)), np.nan, np.float32)
+    blocks = width // BLOCK_WEIGHTS[KINDS[kind]]
+    multiplies(*addresses(records, tiles), blocks, len(tiles), *addresses(y), y.strides[0])
     return y
 
 
@@ -172,7 +180,7 @@ def test_products_are_those_of_the_file_s_weights_with_rounded_inputs(kind: str)
 def test_every_form_gives_the_same_bits(kind: str) -> None:
     """A test below checks the code of forms that this processor lacks."""
     rows = random_rows(kind, 32)
-    x = inputs_of(3)
+    x = inputs_of(ROWS)
     wanted = multiplied(kind, x, rows)
     assert "plain" in HERE
     for form in HERE:
@@ -191,7 +199,7 @@ def test_no_sum_overflows(kind: str, form: str) -> None:
     blocks[8:] = 128 if kind == "Q8_0" else 0
     for place in SCALES.get(kind, (0,)):
         blocks[..., place : place + 2] = np.array([0.01], np.float16).view(np.uint8)
-    x = np.stack([np.full(WIDTH, sign, np.float32) for sign in (1.0, -1.0)])
+    x = np.stack([np.full(WIDTH, value, np.float32) for value in (1.0, -1.0, 0.5)])
     wanted = x.astype(np.float64) @ numbers(kind, rows).T
     np.testing.assert_allclose(by_form(kind, x, rows, form), wanted, rtol=1e-5, atol=1e-4)
 
