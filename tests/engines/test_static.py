@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -65,6 +66,14 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def no_cards() -> Iterator[None]:
+    """Leave out cards: tests here read ids and outcomes. tests/decoding/test_paths.py compares
+    cards of this form with passes without caches."""
+    with bare_rounds():
+        yield
+
+
 def uncached(model: Any, ids: list[int]) -> torch.Tensor:
     with torch.inference_mode():
         return model(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
@@ -112,8 +121,7 @@ def test_a_sampled_text_follows_the_target():
     other settings the text equals that of the eager form."""
     settings = Settings(gamma=2, temperature=1.5, top_k=3, top_p=0.8)
     pair = pair_of(llama(4, seed=0), llama(4, seed=1))
-    with bare_rounds():
-        text = emitted_ids(speculate(pair, [2, 0], replace(settings, max_new_tokens=250)))
+    text = emitted_ids(speculate(pair, [2, 0], replace(settings, max_new_tokens=250)))
     assert len(text) == 250
     assert text_p_value(pair.target, [2, 0], text, settings) > 1e-4
     assert text_p_value(pair.target, [2, 0], text, replace(settings, temperature=1.0)) < 1e-4
@@ -387,10 +395,9 @@ def test_buffers_stay_where_they_are(pair: Pair):
 
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
-    with bare_rounds():
-        _, *rounds = decode(
-            pair, PROMPT, settings, "speculative", LaneOptions(other_rule=scripted(0.7))
-        )
+    _, *rounds = decode(
+        pair, PROMPT, settings, "speculative", LaneOptions(other_rule=scripted(0.7))
+    )
     found = [token.outcome for r in rounds for token in r.drafted]
     accepted, rejected = found.count("accepted"), found.count("rejected")
     assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)
