@@ -91,11 +91,8 @@ def answer(question: dict[str, Any], servers: dict[Any, Any], client: Any) -> di
     context = question.get("context", CONTEXT)
     key = question["file"], os.stat(question["file"]).st_mtime_ns, context
     if key not in servers:
-        params = parameters(question["file"], context)
-        # Its attention in one piece rounds to fp16.
-        params.flash_attn_type = engine.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         try:
-            servers[key] = engine.Server(params)
+            servers[key] = engine.Server(parameters(question["file"], context))
         except RuntimeError:
             return {}
     server = servers[key]

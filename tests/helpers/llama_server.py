@@ -130,6 +130,8 @@ def parameters(path: str, context: int = CONTEXT) -> Any:
     params = engine.CommonParams()
     params.model.path = path
     params.n_ctx = context
+    # Flash attention rounds the cache to fp16, all of it for each token.
+    params.flash_attn_type = engine.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.warmup = params.fit_params = False
     _run_in_fp32(params)
     return params
