@@ -37,12 +37,21 @@ from types import SimpleNamespace
 
 gc.freeze()
 
-from forked_process import ForkedProcess
-from scripts.soak import main
+from forked_process import ForkedProcess, run_forked
+from scripts import soak
 from specviz.worker import client
 
+
+def run(command, **_):
+    python, option, module, arguments = command
+    assert (option, module) == ("-m", "scripts.crowd")
+    code = "from runpy import run_module; run_module('scripts.crowd', run_name='__main__')"
+    return run_forked([python, "-c", code, arguments])
+
+
 client.subprocess = SimpleNamespace(Popen=ForkedProcess, PIPE=None)
-sys.exit(main())
+soak.subprocess = SimpleNamespace(run=run, PIPE=None)
+sys.exit(soak.main())
 """
 
 
