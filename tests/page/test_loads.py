@@ -38,10 +38,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The GGUF files of a target and a draft."""
-    return write_pair(tmp_path)
+    return write_pair(tmp_path_factory.mktemp("files"))
 
 
 def until(holds: Callable[[], bool]) -> None:
