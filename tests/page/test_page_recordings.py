@@ -100,18 +100,26 @@ def test_only_a_few_files_wait(reader: FileReader) -> None:
     assert len(answers) == len(askers)
 
 
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, Trace]:
+    """The recordings that ship, by name."""
+    return {
+        path.name.removesuffix(".json.gz"): read_recording(path.read_bytes()) for path in PRESENT
+    }
+
+
 @pytest.mark.skipif(not PRESENT, reason="no recordings are here")
-def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_questions() -> None:
+def test_the_recordings_that_ship_are_small_real_and_of_the_presets_and_questions(
+    shipped: dict[str, Trace],
+) -> None:
     assert sum(path.stat().st_size for path in PRESENT) <= MAX_BYTES
     wanted = [one for pair in PAIRS for one in (*presets_of(pair), *recorded_of(pair))]
     presets = {preset.name: preset for preset in wanted}
     files = [(folder_of(pair) / QUESTIONS).read_text("utf-8") for pair in PAIRS]
     rows = [row for text in files for row in json.loads(text)["asked"]]
     asked = {row[part] for row in rows for part in ("run", "beside") if part in row}
-    names = {path.name.removesuffix(".json.gz") for path in PRESENT}
-    assert len(rows) == 7 * len(PAIRS) and asked <= names == presets.keys()
-    for path in PRESENT:
-        run = read_recording(path.read_bytes())
+    assert len(rows) == 7 * len(PAIRS) and asked <= shipped.keys() == presets.keys()
+    for run in shipped.values():
         assert run.end is not None and "stopped" not in run.end.reasons.values()
 
 
@@ -123,10 +131,10 @@ RECORDED_AS_ASKED = [
 ]
 
 
-def test_each_recording_is_of_its_presets_prompt_and_settings() -> None:
-    """Both lanes of greedy recordings also have the same text."""
+def test_each_recording_is_of_its_presets_prompt_and_settings(shipped: dict[str, Trace]) -> None:
+    """In greedy recordings, both lanes also have the same text."""
     for pair, preset in RECORDED_AS_ASKED:
-        run = read_recording((RECORDINGS / f"{preset.name}.json.gz").read_bytes())
+        run = shipped[preset.name]
         assert (run.header.question or run.header.prompt) == preset.prompt, preset.name
         settings = asdict(run.header.settings)
         wanted = preset.settings_on(pair)
