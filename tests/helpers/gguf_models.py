@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import gguf
 import numpy as np
-from gguf_writer import add_field, add_tokenizer, finish
+from gguf_writer import add_field, add_tokenizer, finish, quantize
 from numpy.typing import NDArray
 from tiny_files import tiny_tokenizer
 
@@ -189,6 +189,6 @@ def write_described(
             writer.add_tensor(name, np.ascontiguousarray(values, np.float32))
         else:
             as_type = gguf.GGMLQuantizationType[kind]
-            writer.add_tensor(name, gguf.quants.quantize(values, as_type), raw_dtype=as_type)
+            writer.add_tensor(name, quantize(values, kind), raw_dtype=as_type)
     finish(writer)
     return path

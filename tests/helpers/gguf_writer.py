@@ -69,7 +69,7 @@ def write_model(
         own_kind = "F32" if values.ndim == 1 else (kinds or {}).get(name, kind)
         raw_type = GGMLQuantizationType[own_kind]
         data = blocks_of(values, own_kind, generator)
-        numbers = gguf.quants.dequantize(data, raw_type).reshape(values.shape)
+        numbers = dequantize(data, own_kind).reshape(values.shape)
         with torch.no_grad():
             parameter.copy_(torch.from_numpy(numbers))
         if name != without:
@@ -80,15 +80,34 @@ def write_model(
     finish(writer)
 
 
+def quantize(values: NDArray[np.float32], kind: str) -> NDArray[Any]:
+    """Rows of numbers in a kind, as the package `gguf` makes them.
+
+    The package's own function takes 16 rows at a time, which costs small matrices most of the time.
+    """
+    if kind in ("F32", "F16"):
+        return gguf.quants.quantize(values, GGMLQuantizationType[kind])
+    rows: NDArray[Any] = getattr(gguf.quants, kind).quantize_rows(values)
+    return rows
+
+
+def dequantize(rows: NDArray[Any], kind: str) -> NDArray[np.float32]:
+    """The numbers of rows in a kind, as the package `gguf` reads them; see `quantize`."""
+    if kind in ("F32", "F16"):
+        return gguf.quants.dequantize(rows, GGMLQuantizationType[kind])
+    numbers: NDArray[np.float32] = getattr(gguf.quants, kind).dequantize_rows(rows)
+    return numbers
+
+
 def blocks_of(
     values: NDArray[np.float32], kind: str, generator: np.random.Generator
 ) -> NDArray[Any]:
     """Rows of numbers in a kind; of `RANDOM_KINDS` random numbers of about the same spread."""
     if kind not in RANDOM_KINDS:
-        return gguf.quants.quantize(values, GGMLQuantizationType[kind])
+        return quantize(values, kind)
     weights, size = gguf.GGML_QUANT_SIZES[GGMLQuantizationType[kind]]
     blocks = random_blocks(kind, values.size // weights, generator)
-    spread = gguf.quants.dequantize(blocks, GGMLQuantizationType[kind]).std()
+    spread = dequantize(blocks, kind).std()
     for offset in RANDOM_KINDS[kind]:
         scales = blocks[:, offset : offset + 2].copy().view(np.float16)
         fitting = (scales * (values.std() / spread)).astype(np.float16)
