@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bare_rounds import cold_races
 from model_families import saved_llama
 
 
 @pytest.fixture(autouse=True)
-def short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warm races up by one round: no test here reads the times of real passes."""
-    monkeypatch.setattr("specviz.core.turns.WARM_ROUNDS", 1)
+def cold() -> Iterator[None]:
+    """Skip the warm-up of races: no test here reads the times of real passes."""
+    with cold_races():
+        yield
 
 
 @pytest.fixture(scope="package")
