@@ -32,8 +32,8 @@ from specviz.core.registry import drafters
 
 # Longer than the window, with a special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 104, 24  # tokens to write
-REPEATED = 108  # tokens of a text that ends in repetition
+LONG, SHORT = 64, 24  # tokens to write
+REPEATED = 80  # tokens of a text that ends in repetition
 
 # Seeds whose texts have no repetitions and no near-ties that rounding could decide.
 SEEDS = {"mixtral": 1, "qwen 3": 0, "phi": 0}
@@ -126,8 +126,8 @@ def test_speculation_writes_what_generate_writes(case: Case, turn: int):
     assert all(len(r.drafted) <= gamma for r in rounds)
     judged = outcome_counts(rounds)
     if count == LONG:  # the test needs accepted and rejected drafts
-        assert judged["rejected"] >= 5
-        assert judged["accepted"] >= 20 or drafter in ("ngram", "suffix")
+        assert judged["rejected"] >= 3
+        assert judged["accepted"] >= 12 or drafter in ("ngram", "suffix")
 
 
 def test_no_drafts_write_what_generate_writes(case: Case):
@@ -181,7 +181,7 @@ def test_a_text_that_repeats_itself_is_drafted_and_kept(tmp_path: Path, kind: st
         rounds = list(speculate(case.pair, PROMPT, greedy(3, drafter, REPEATED)))
         assert emitted_ids(rounds) == case.wanted, drafter
         if drafter != "early-exit":  # its layers may disagree with the whole model
-            assert outcome_counts(rounds)["accepted"] >= 60, drafter
+            assert outcome_counts(rounds)["accepted"] >= 40, drafter
 
 
 def test_families_race_each_other(tmp_path: Path):
