@@ -1,4 +1,4 @@
-"""Recorded runs of toy models."""
+"""Recorded runs of toy models, and the first rounds of reruns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import orjson
 import pytest
 from toy_models import llama, pair_of, relative
 
-from specviz import Settings, Trace, race
+from specviz import Pair, Settings, Trace, race
 from specviz.base.errors import TraceError
+from specviz.core.events import Event, Header, Round
+from specviz.core.lanes import BASELINE
 from specviz.runs.recording import read_recording
+from specviz.runs.rerun import rerun_events
 
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=16, seed=11)
 GREEDY = Settings(gamma=4, max_new_tokens=16)
@@ -39,6 +42,24 @@ def saved(trace: Trace, folder: Path, name: str = "run.json.gz") -> bytes:
     """Save a trace; returns the bytes of the file."""
     trace.save(folder / name)
     return (folder / name).read_bytes()
+
+
+def beginning(trace: Trace, rounds: int) -> Trace:
+    """The first rounds of each lane, without an end."""
+    return Trace(trace.header, [r for r in trace.rounds if r.index < rounds])
+
+
+def rerun_beginning(header: Header, pair: Pair, rounds: int) -> Trace:
+    """Rerun a recorded race until each lane has this number of rounds."""
+    lanes = {BASELINE, *header.lanes}
+    run: list[Event] = []
+    for event in rerun_events(header, pair):
+        run.append(event)
+        if isinstance(event, Round) and event.index == rounds - 1:
+            lanes -= {event.lane}
+        if not lanes:
+            break
+    return beginning(Trace.from_events(run), rounds)
 
 
 def sentence(raw: bytes, **limits: int) -> str:

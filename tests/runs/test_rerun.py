@@ -14,13 +14,21 @@ from filed import tokens
 from forged_recordings import EDITED, edited, path_of
 from sentences import Sentences
 from toy_models import llama, pair_of, relative
-from toy_recordings import GREEDY, SAMPLED, recorded, saved, toy_pair
+from toy_recordings import (
+    GREEDY,
+    SAMPLED,
+    beginning,
+    recorded,
+    rerun_beginning,
+    saved,
+    toy_pair,
+)
 
 from specviz import Pair, Trace, load_pair
 from specviz.__main__ import main
 from specviz.base.environment import ASSETS
 from specviz.base.errors import TraceError
-from specviz.core.events import Event, Header, Round
+from specviz.core.events import Header
 from specviz.core.lanes import SPECULATIVE
 from specviz.runs.cli import pair_named
 from specviz.runs.recording import read_recording
@@ -63,20 +71,7 @@ def again(header: bytes, rounds: int | None = None) -> Trace:
     asked = Trace.from_dict(given).header
     if rounds is None:
         return Trace.from_events(rerun_events(asked, builtin()))
-    lanes = set(asked.lanes)
-    run: list[Event] = []
-    for event in rerun_events(asked, builtin()):
-        run.append(event)
-        if isinstance(event, Round) and event.index == rounds - 1:
-            lanes -= {event.lane}
-        if not lanes:
-            break
-    return beginning(Trace.from_events(run), rounds)
-
-
-def beginning(trace: Trace, rounds: int) -> Trace:
-    """The first rounds of each lane, without an end."""
-    return Trace(trace.header, [r for r in trace.rounds if r.index < rounds])
+    return rerun_beginning(asked, builtin(), rounds)
 
 
 @cache
