@@ -341,8 +341,8 @@ export class View {
   /** @param {string} [phase] */
   #showPhase(phase) {
     const { dataset } = this.#page.root;
-    if (dataset.told === phase) return;
-    if (phase) dataset.told = phase; else delete dataset.told;
+    if (dataset.slowPhase === phase) return;
+    if (phase) dataset.slowPhase = phase; else delete dataset.slowPhase;
     if (phase !== "check") return;
     for (const lane of this.#grid.lanes) {
       if (lane.name === this.chosen) lane.sweep(MOTION.sweep);

@@ -37,7 +37,7 @@ def test_a_visit_in_firefox(url: str) -> None:
         window.evaluate("document.activeElement.blur()")
         window.press("x")
         for phase in ("guess", "check", "verdict"):
-            window.wait_for(f"{PLAYER}.dataset.told === '{phase}'")
+            window.wait_for(f"{PLAYER}.dataset.slowPhase === '{phase}'")
         window.wait_for(f"{PLAYER}.dataset.state === 'paused'")
         window.press("s")
         window.wait_for("document.body.classList.contains('sv-stage')")

@@ -113,7 +113,7 @@ export class Readout {
     for (const [name, text] of Object.entries(texts)) this.#set(`[data-${name}]`, text);
     this.#root.toggleAttribute("data-doubted", doubt !== "");
     this.#root.toggleAttribute("data-unsettled", !isSettled);
-    this.#root.toggleAttribute("data-untold-ratio", ratio === "?");
+    this.#root.toggleAttribute("data-no-ratio", ratio === "?");
   }
 
   /** @type {(selector: string, text: string) => void} */

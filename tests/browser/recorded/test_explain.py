@@ -284,12 +284,12 @@ def test_one_round_is_played_slowly_and_pauses_at_its_end(visitor: Visitor) -> N
     page = visitor.page
     visitor.button("Slow down one round").click()
     for phase in ("guess", "check", "verdict"):
-        expect(visitor.player).to_have_attribute("data-told", phase)
+        expect(visitor.player).to_have_attribute("data-slow-phase", phase)
         if phase == "check":  # all guesses are visible, and none is judged
             tokens = page.locator("[data-lane=speculative] .t.pending")
             guesses = tokens.all_text_contents()
     visitor.state("paused")
-    expect(visitor.player).not_to_have_attribute("data-told", re.compile("."))
+    expect(visitor.player).not_to_have_attribute("data-slow-phase", re.compile("."))
     done = page.evaluate("window.specviz.finished('speculative')")
     told = trace.lane("speculative")[done - 1]
     assert guesses == [token.text for token in told.drafted]
