@@ -153,6 +153,7 @@ BAD_FILES = {
     "a table that is none": (b"Why is this?\n", "a.csv"),
     "a table of a header": (b"prompt,category\n", "a.csv"),
     "an empty cell": (b"id,prompt\n1,one\n2,\n", "a.csv"),
+    "an empty cell next to a number of the row": (b",prompt\n1,one\n2,\n", "a.csv"),
     "a short row": (b"id,prompt\n1\n", "a.csv"),
     "a vast cell": (b"prompt\n" + b"x" * 200_000, "a.csv"),
     "a system turn alone": (b'{"messages": [{"role": "system", "content": "x"}]}', "a.jsonl"),

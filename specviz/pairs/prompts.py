@@ -359,7 +359,9 @@ def _kind_in(entry: dict[str, Any]) -> str | None:
 def _prompt_of(entry: dict[str, Any], where: str) -> Any:
     """The prompt in an object: a text, or the turns of a conversation; None if it has none."""
     field = _prompt_field(entry)
-    value = entry.get(field)
+    if field is None:
+        return None
+    value = entry[field]
     if isinstance(value, list):
         are_turns = field in OF_TURNS or isinstance(value[0], dict)
         if are_turns:
@@ -371,12 +373,12 @@ def _prompt_of(entry: dict[str, Any], where: str) -> Any:
     return value
 
 
-def _prompt_field(entry: dict[str, Any]) -> str:
-    """The first field of an object that holds a prompt; empty if it has none."""
+def _prompt_field(entry: dict[str, Any]) -> str | None:
+    """The first field of an object that holds a prompt; None if it has none."""
     for field in (*SINGLE, *OF_TURNS):
         if entry.get(field):
             return field
-    return ""
+    return None
 
 
 def _turns_in(turns: list[Any], where: str) -> Any:
