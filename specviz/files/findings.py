@@ -17,7 +17,7 @@ from ..core.model_facts import logit_width
 from ..core.pair import Pair, tokenizer_size
 from .gguf.header import GgufHeader
 from .local_models import blob_name
-from .memory import LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
+from .memory import COUNTED_LANES, DeviceMemory, PlannedLoad, place_target, shown_bytes, shown_count
 from .source import ModelSource
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def memory_findings(loads: list[PlannedLoad], devices: list[DeviceMemory], token
         free = sum(memory.free for memory in devices)
         who_has = f"{len(devices)} GPUs together have"
     sentence = (
-        f"weights, and caches of {tokens:,} tokens in {LANES} lanes, need "
+        f"weights, and caches of {tokens:,} tokens in {COUNTED_LANES} lanes, need "
         f"{shown_bytes(total)} ({each}); {who_has} {shown_bytes(free)} free"
     )
     if total > TIGHT * free:

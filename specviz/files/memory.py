@@ -52,11 +52,11 @@ STORED = "stored"
 
 DTYPES = tuple(name for name in PRECISIONS if name not in DRAFT_QUANTIZED)
 
-LANES = 4
+COUNTED_LANES = 4
 """Lanes whose caches estimates count: the target alone and three with drafts, as many as the page
 races. A race of more lanes, in Python, needs more memory."""
 
-DRAFTING_LANES = LANES - 1
+DRAFTING_LANES = COUNTED_LANES - 1
 
 TYPICAL_CONTEXT = 2048  # tokens in the caches for estimates, unless a model's context is shorter
 

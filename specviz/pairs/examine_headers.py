@@ -48,10 +48,10 @@ from ..files.gguf.tokenizer import (
 )
 from ..files.local_paths import local_file
 from ..files.memory import (
+    COUNTED_LANES,
     DRAFT_KINDS,
     DRAFTING_LANES,
     DTYPES,
-    LANES,
     STORED,
     LayerCache,
     MemoryNeed,
@@ -110,7 +110,7 @@ def _planned_loads(
         target_dtype = row.target_dtype
         if len(names) > 1:
             draft_bits = row.draft_bits(names[1])
-    loads = [_planned_load(models[0], target_dtype, copies=LANES)]
+    loads = [_planned_load(models[0], target_dtype, copies=COUNTED_LANES)]
     if len(models) > 1:
         loads.append(_planned_load(models[1], dtype, copies=DRAFTING_LANES))
     if draft_bits is not None:

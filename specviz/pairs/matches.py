@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ..files.findings import GOOD_RATIO, POOR_RATIO
 from ..files.local_models import Listing, StoredModel, list_models, short_name, store_of
-from ..files.memory import DRAFTING_LANES, LANES, shown_bytes
+from ..files.memory import COUNTED_LANES, DRAFTING_LANES, shown_bytes
 from .local_facts import (
     Damaged,
     Head,
@@ -200,7 +200,7 @@ def can_draft(draft: LocalModel, target: LocalModel) -> bool:
 
 
 def _match(target: LocalModel, draft: LocalModel, free: int, *, cpu: bool) -> Match:
-    target_bytes = target.memory(LANES, cpu=cpu)
+    target_bytes = target.memory(COUNTED_LANES, cpu=cpu)
     draft_bytes = draft.memory(DRAFTING_LANES, cpu=cpu)
     need = target_bytes + draft_bytes
     return Match(target, draft, bytes=need, fits=need <= free)

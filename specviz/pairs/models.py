@@ -18,9 +18,9 @@ from ..files.gguf.header import GgufHeader
 from ..files.gguf.layout import integer_bytes, quantized_file_bytes
 from ..files.local_paths import local_file
 from ..files.memory import (
+    COUNTED_LANES,
     DRAFT_QUANTIZED,
     DRAFTING_LANES,
-    LANES,
     STORED,
     Device,
     DeviceMemory,
@@ -222,9 +222,9 @@ def planned_loads(
     options: Sequence[LoadOptions],
     device: Device,
 ) -> list[PlannedLoad]:
-    """Plan the memory and precision of each model with these options, with caches in all `LANES`
-    lanes. A head comes last, in the precision of the target's hidden states."""
-    target = _planned_load(models[0], options[0], device, copies=LANES)
+    """Plan the memory and precision of each model with these options, with caches in
+    `COUNTED_LANES` lanes. A head comes last, in the precision of the target's hidden states."""
+    target = _planned_load(models[0], options[0], device, copies=COUNTED_LANES)
     loads = [target]
     if len(models) > 1:
         draft = _planned_load(models[1], options[1], device, copies=DRAFTING_LANES)

@@ -16,8 +16,8 @@ from ..base.errors import PairError, SettingsError
 from ..base.variables import MODELS, PAIRS
 from ..core.registry import drafters_for
 from ..files.memory import (
+    COUNTED_LANES,
     DRAFTING_LANES,
-    LANES,
     PRECISIONS,
     TYPICAL_CONTEXT,
     LayerCache,
@@ -204,8 +204,8 @@ class NamedPair:
         return "float32"
 
     def bytes(self, precision: str, tokens: int = TYPICAL_CONTEXT) -> int:
-        """Bytes of all models and their caches in each of `LANES` lanes."""
-        needs = [self.target.need(LANES)]
+        """Bytes of all models and their caches in each of `COUNTED_LANES` lanes."""
+        needs = [self.target.need(COUNTED_LANES)]
         needs += [part.need(DRAFTING_LANES) for part in self.parts]
         return sum(need.bytes(precision, tokens) for need in needs)
 

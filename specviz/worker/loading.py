@@ -16,8 +16,7 @@ from ..core.events import Event
 from ..core.lanes import LANES, Lane
 from ..core.model_facts import changed_file
 from ..core.settings import Settings
-from ..files.memory import LANES as COUNTED
-from ..files.memory import TYPICAL_CONTEXT, shown_bytes
+from ..files.memory import COUNTED_LANES, TYPICAL_CONTEXT, shown_bytes
 from ..pairs.spec import ONLY_OPERATOR, ModelsSpec, NamedSpec, parse_pair
 from ..pairs.table import named_pair
 
@@ -173,5 +172,5 @@ def memory_in_numbers(name: str) -> str:
     if not memory:
         return ""
     sizes = ", ".join(f"{shown_bytes(size)} as {kind}" for kind, size in memory.items())
-    caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED} lanes"
+    caches = f"caches of {TYPICAL_CONTEXT:,} tokens in {COUNTED_LANES} lanes"
     return f"Weights and {caches} take {sizes}."

@@ -18,8 +18,8 @@ from .ir import (
     I16,
     I32,
     INTEGERS,
-    LANES,
     VECTOR,
+    VECTOR_LENGTH,
     after,
     broadcast,
     fma,
@@ -66,15 +66,15 @@ STEP = 32
 """Plain weights that an operation takes at a time; and the unit of outputs that threads share."""
 
 
-HALVES = ir.VectorType(ir.HalfType(), LANES)
+HALVES = ir.VectorType(ir.HalfType(), VECTOR_LENGTH)
 
 
 class Layout(NamedTuple):
     """The unpacking of one kind: a step of `weights` weights in `bytes` bytes, in `parts` of equal
     size, so that the code of one part serves all.
 
-    scales: (builder, address of the step, address of memory for `LANES` numbers) -> None, writes
-    the scales that all parts need; None if there are none.
+    scales: (builder, address of the step, address of memory for `VECTOR_LENGTH` numbers) -> None,
+    writes the scales that all parts need; None if there are none.
 
     unpack: (builder, address of the step, address of that memory, index of the part, int64) ->
     vectors of fp32, each made on demand, so that few are in registers at a time. They come in
@@ -102,14 +102,14 @@ def _bfloat16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[An
 
 
 def _float16(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
-    for address in (step, after(b, step, 2 * LANES)):
+    for address in (step, after(b, step, 2 * VECTOR_LENGTH)):
         yield b.fpext(load_as(b, HALVES, address, align=2), VECTOR)
 
 
 def _q8_0(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """A scale, fp16, and 32 codes, int8."""
     scale = _half(b, step)
-    for offset in (2, 2 + LANES):
+    for offset in (2, 2 + VECTOR_LENGTH):
         codes = b.sext(_bytes(b, step, offset), INTEGERS)
         yield b.fmul(scale, b.sitofp(codes, VECTOR))
 
@@ -156,7 +156,7 @@ def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """Scales of 8 groups of 32 (`_group_scales`), then 128 bytes. Every 32 bytes hold the codes of
     one group in their low halves, and those of the next group in their high halves."""
     begin = part_at(b, step, part, 32)
-    raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (16, 16 + LANES)]
+    raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (16, 16 + VECTOR_LENGTH)]
     part_scales = part_at(b, scales, part, 16)
     for group in range(2):
         scale, minimum = _group(b, part_scales, group)
@@ -168,10 +168,10 @@ def _q4_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
 def _q5_k(b: ir.IRBuilder, step: Any, scales: Any, part: Any) -> Iterator[Any]:
     """As Q4_K, with fifth bits before the codes: bit g of 32 bytes belongs to group g."""
     begin = part_at(b, step, part, 32)
-    raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (48, 48 + LANES)]
+    raw = [b.zext(_bytes(b, begin, offset), INTEGERS) for offset in (48, 48 + VECTOR_LENGTH)]
     skipped = spread(b, b.trunc(b.mul(part, i64(2)), I32))
     fifth = []
-    for offset in (16, 16 + LANES):
+    for offset in (16, 16 + VECTOR_LENGTH):
         bits_of_groups = b.zext(_bytes(b, step, offset), INTEGERS)
         fifth.append(b.lshr(bits_of_groups, skipped))
     part_scales = part_at(b, scales, part, 16)
@@ -250,7 +250,7 @@ def _bytes_at(b: ir.IRBuilder, vector: Any, indices: list[int]) -> Any:
 
 
 def _each_byte(values: list[int]) -> ir.Constant:
-    return ir.Constant(ir.VectorType(I8, LANES), values)
+    return ir.Constant(ir.VectorType(I8, VECTOR_LENGTH), values)
 
 
 def _group(b: ir.IRBuilder, scales: Any, group: int) -> tuple[Any, Any]:
@@ -298,7 +298,7 @@ def _word(b: ir.IRBuilder, address: Any, offset: int) -> Any:
     return load_as(b, I32, after(b, address, offset), align=2)
 
 
-def _bytes(b: ir.IRBuilder, address: Any, offset: int, count: int = LANES) -> Any:
+def _bytes(b: ir.IRBuilder, address: Any, offset: int, count: int = VECTOR_LENGTH) -> Any:
     return load_as(b, ir.VectorType(I8, count), after(b, address, offset), align=1)
 
 
@@ -320,9 +320,9 @@ def _nibbles(b: ir.IRBuilder, address: Any, offset: int) -> list[Any]:
 def _halves(b: ir.IRBuilder, address: Any, offset: int) -> Any:
     """The low four bits of 16 bytes, then the high ones, as 32 bytes."""
     raw = _bytes(b, address, offset)
-    sixteen = ir.VectorType(I8, LANES)
-    low = b.and_(raw, ir.Constant(sixteen, [15] * LANES))
-    high = b.lshr(raw, ir.Constant(sixteen, [4] * LANES))
+    sixteen = ir.VectorType(I8, VECTOR_LENGTH)
+    low = b.and_(raw, ir.Constant(sixteen, [15] * VECTOR_LENGTH))
+    high = b.lshr(raw, ir.Constant(sixteen, [4] * VECTOR_LENGTH))
     order = ir.Constant(ir.VectorType(I32, WIDE), list(range(WIDE)))
     return b.shuffle_vector(low, high, order)
 
@@ -336,7 +336,7 @@ def _flags(b: ir.IRBuilder, address: Any, offset: int) -> Any:
 def _integers_of(b: ir.IRBuilder, codes: Any) -> list[Any]:
     """32 signed bytes as two vectors of integers."""
     halves = []
-    for first in (0, LANES):
-        indices = ir.Constant(INTEGERS, list(range(first, first + LANES)))
+    for first in (0, VECTOR_LENGTH):
+        indices = ir.Constant(INTEGERS, list(range(first, first + VECTOR_LENGTH)))
         halves.append(b.sext(b.shuffle_vector(codes, codes, indices), INTEGERS))
     return halves

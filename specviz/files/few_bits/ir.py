@@ -15,16 +15,17 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 16
-"""Numbers of a vector, on every processor: so sums have the same order everywhere."""
+VECTOR_LENGTH = 16
+"""Numbers in a vector (its lanes), the same on every processor, so that sums have the same order
+everywhere."""
 
 I8 = ir.IntType(8)
 I16 = ir.IntType(16)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 F32 = ir.FloatType()
-VECTOR = ir.VectorType(F32, LANES)
-INTEGERS = ir.VectorType(I32, LANES)
+VECTOR = ir.VectorType(F32, VECTOR_LENGTH)
+INTEGERS = ir.VectorType(I32, VECTOR_LENGTH)
 
 
 def i64(value: int) -> ir.Constant:
@@ -32,12 +33,12 @@ def i64(value: int) -> ir.Constant:
 
 
 def splat(value: float) -> ir.Constant:
-    return ir.Constant(VECTOR, [value] * LANES)
+    return ir.Constant(VECTOR, [value] * VECTOR_LENGTH)
 
 
 def integers(value: int) -> ir.Constant:
     """A vector whose lanes all hold one integer of 32 bits."""
-    return ir.Constant(INTEGERS, [value & 0xFFFFFFFF] * LANES)
+    return ir.Constant(INTEGERS, [value & 0xFFFFFFFF] * VECTOR_LENGTH)
 
 
 def cut(b: ir.IRBuilder, vector: Any, lanes: int, index: int) -> Any:
@@ -100,7 +101,7 @@ def number_at(b: ir.IRBuilder, numbers: Any, index: Any) -> Any:
 
 def vector_at(b: ir.IRBuilder, vectors: Any, index: int) -> Any:
     """The address of the vector of fp32 at an index."""
-    return after(b, vectors, 4 * LANES * index)
+    return after(b, vectors, 4 * VECTOR_LENGTH * index)
 
 
 def row_at(b: ir.IRBuilder, rows: Any, step: Any, index: int) -> Any:
@@ -115,7 +116,7 @@ def load_as(b: ir.IRBuilder, kind: ir.Type, address: Any, align: int) -> Any:
     return loaded
 
 
-def load(b: ir.IRBuilder, address: Any, lanes: int = LANES) -> Any:
+def load(b: ir.IRBuilder, address: Any, lanes: int = VECTOR_LENGTH) -> Any:
     return load_as(b, ir.VectorType(F32, lanes), address, align=4)
 
 
@@ -129,9 +130,9 @@ def broadcast(b: ir.IRBuilder, address: Any) -> Any:
 
 def spread(b: ir.IRBuilder, value: Any) -> Any:
     """A vector whose lanes all hold one number."""
-    lanes = ir.VectorType(value.type, LANES)
+    lanes = ir.VectorType(value.type, VECTOR_LENGTH)
     single = b.insert_element(ir.Constant(lanes, ir.Undefined), value, ir.Constant(I32, 0))
-    return b.shuffle_vector(single, single, ir.Constant(INTEGERS, [0] * LANES))
+    return b.shuffle_vector(single, single, ir.Constant(INTEGERS, [0] * VECTOR_LENGTH))
 
 
 def larger(b: ir.IRBuilder, first: Any, second: Any) -> Any:
@@ -171,7 +172,7 @@ def memory_of(b: ir.IRBuilder, count: int) -> Any:
     built."""
     with b.goto_entry_block():
         memory = b.alloca(ir.ArrayType(F32, count))
-        memory.align = 4 * LANES
+        memory.align = 4 * VECTOR_LENGTH
         return b.ptrtoint(memory, I64)
 
 

@@ -15,7 +15,7 @@ from .ir import (
     I16,
     I32,
     INTEGERS,
-    LANES,
+    VECTOR_LENGTH,
     Loop,
     after,
     call_intrinsic,
@@ -88,7 +88,7 @@ def pack_blocks(b, kind, weights, count, target):
         codes = [b.and_(vector, integers(15)) for vector in codes]
         nibbles_at = 6
     nibbles = b.or_(codes[0], b.shl(codes[1], integers(4)))
-    nibble_bytes = b.trunc(nibbles, ir.VectorType(I8, LANES))
+    nibble_bytes = b.trunc(nibbles, ir.VectorType(I8, VECTOR_LENGTH))
     store(b, nibble_bytes, after(b, block, nibbles_at), align=2)
     loop.end([after(b, here, 4 * BLOCK), after(b, block, BLOCK_BYTES[kind])])
 

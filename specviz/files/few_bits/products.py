@@ -11,7 +11,7 @@ from numba import cfunc, njit, types
 from numpy.typing import NDArray
 
 from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, KINDS, LAYOUTS, PACKED, Q5_0, Q8_0
-from .ir import LANES, inside
+from .ir import VECTOR_LENGTH, inside
 from .vector import (
     MAX_ROWS,
     MAX_UNPACKED_ROWS,
@@ -59,7 +59,7 @@ def product_code(kind: int) -> int:
             return
         # Chunks of inputs and outputs stay in the first level of a processor's cache. Each lane of
         # a sum adds its products in the order of inputs, as in `multiply`.
-        sums = np.empty((LINES, rows, LANES), np.float32)
+        sums = np.empty((LINES, rows, VECTOR_LENGTH), np.float32)
         lines = np.empty((LINES, CHUNK), np.float32)
         for first in range(0, outputs, LINES):
             count = min(LINES, outputs - first)

@@ -32,7 +32,7 @@ from .blocks import (
     Q8_0,
     STEP,
 )
-from .ir import LANES as OUTPUTS
+from .ir import VECTOR_LENGTH as OUTPUTS
 
 
 class Elements(NamedTuple):

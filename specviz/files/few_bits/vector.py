@@ -34,7 +34,7 @@ from .ir import (
     I16,
     I32,
     INTEGERS,
-    LANES,
+    VECTOR_LENGTH,
     Loop,
     after,
     broadcast,
@@ -86,7 +86,7 @@ def widen_as_met(b, kind, source, target, count):
 
 def _widen(b, kind, source, target, count, *, in_order):
     layout = LAYOUTS[kind]
-    scales = memory_of(b, LANES)
+    scales = memory_of(b, VECTOR_LENGTH)
     loop = Loop(b, count, layout.weights, [source])
     step = loop.carried[0]
     _prefetch_step(b, layout, step, AHEAD)
@@ -108,9 +108,9 @@ def _widen(b, kind, source, target, count, *, in_order):
 def _interleaved(b, even, odd):
     """Two vectors with alternating numbers of `even` and `odd`."""
     order = []
-    for lane in range(LANES):
-        order += [lane, LANES + lane]
-    for half in (order[:LANES], order[LANES:]):
+    for lane in range(VECTOR_LENGTH):
+        order += [lane, VECTOR_LENGTH + lane]
+    for half in (order[:VECTOR_LENGTH], order[VECTOR_LENGTH:]):
         yield b.shuffle_vector(even, odd, ir.Constant(INTEGERS, half))
 
 
@@ -127,15 +127,15 @@ def widen_codes(b, source, target, count):
 
 @operation()
 def softmax(b, scores, count):
-    """Softmax of `count` fp32 numbers in place, a multiple of `LANES`; -inf gives 0."""
-    loop = Loop(b, count, LANES, [splat(-3e38)])
+    """Softmax of `count` fp32 numbers in place, a multiple of `VECTOR_LENGTH`; -inf gives 0."""
+    loop = Loop(b, count, VECTOR_LENGTH, [splat(-3e38)])
     here = number_at(b, scores, loop.index)
     highest = call_intrinsic(b, "maxnum", loop.carried[0], load(b, here))
     loop.end([highest])
     top = fold(b, highest, partial(larger, b))
     tops = spread(b, top)
 
-    loop = Loop(b, count, LANES, [splat(0.0)])
+    loop = Loop(b, count, VECTOR_LENGTH, [splat(0.0)])
     here = number_at(b, scores, loop.index)
     weight = exp(b, b.fsub(load(b, here), tops))
     store(b, weight, here)
@@ -144,7 +144,7 @@ def softmax(b, scores, count):
     total = fold(b, sums, b.fadd)
     totals = spread(b, total)
 
-    loop = Loop(b, count, LANES, [])
+    loop = Loop(b, count, VECTOR_LENGTH, [])
     here = number_at(b, scores, loop.index)
     store(b, b.fdiv(load(b, here), totals), here)
     loop.end([])
@@ -152,8 +152,8 @@ def softmax(b, scores, count):
 
 @operation()
 def gate_by_silu(b, gate, up, count):
-    """gate = silu(gate) * up in place, `count` fp32 numbers, a multiple of `LANES`."""
-    loop = Loop(b, count, LANES, [])
+    """gate = silu(gate) * up in place, `count` fp32 numbers, a multiple of `VECTOR_LENGTH`."""
+    loop = Loop(b, count, VECTOR_LENGTH, [])
     offset = b.mul(loop.index, i64(4))
     g = load(b, b.add(gate, offset))
     # e^-g, within the range of `exp`; outside of it silu is 0 or g to the last bit.
@@ -170,7 +170,7 @@ def _outputs(kind: int, rows: int) -> int:
     if rows == 1:  # such a product waits for memory only, so few streams of weights are best
         return 2
     lanes, registers = _registers()
-    sums = LANES // lanes  # registers for the sums of a row and an output
+    sums = VECTOR_LENGTH // lanes  # registers for the sums of a row and an output
     # Unpacking needs registers of its own; a vector of inputs takes one.
     unpacking = sums if kind in PACKED else 1
     for outputs in (8, 4, 2):
@@ -232,8 +232,8 @@ def _tiles(b, kind, width, x, w, w_step, inputs, outputs, y):
 def accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step):
     """Add the products of rows with all outputs to their running sums, as `multiply` sums them.
 
-    sums: fp32 [outputs, rows, LANES]. sums_step: bytes from an output to the next. outputs: a
-    multiple of those that are summed side by side.
+    sums: fp32 [outputs, rows, VECTOR_LENGTH]. sums_step: bytes from an output to the next.
+    outputs: a multiple of those that are summed side by side.
     """
     # Of several rows more bytes arrive during an access than of one.
     ahead = 3 * AHEAD
@@ -283,8 +283,8 @@ def _dot_products(b, kind, xs, ws, inputs, start, ahead):
     for none."""
     layout = LAYOUTS[kind]
     lanes, _ = _registers()
-    pieces = LANES // lanes
-    scales = [memory_of(b, LANES) for _ in ws]
+    pieces = VECTOR_LENGTH // lanes
+    scales = [memory_of(b, VECTOR_LENGTH) for _ in ws]
     sums = [cut(b, vector, lanes, piece) for vector in start for piece in range(pieces)]
     loop = Loop(b, inputs, layout.weights, [i64(0), *sums])
     steps = [b.add(address, loop.carried[0]) for address in ws]
@@ -304,7 +304,7 @@ def _dot_products(b, kind, xs, ws, inputs, start, ahead):
     for index, weights in enumerate(zip(*streams, strict=True)):
         for piece in range(pieces):
             pieces_of_weights = [cut(b, vector, lanes, piece) for vector in weights]
-            offset = i64(4 * (LANES * index + lanes * piece))
+            offset = i64(4 * (VECTOR_LENGTH * index + lanes * piece))
             for r, address in enumerate(xs):
                 x_piece = load(b, b.add(b.add(address, x_offset), offset), lanes)
                 for o, w_piece in enumerate(pieces_of_weights):
@@ -342,10 +342,10 @@ def prefetch(b: ir.IRBuilder, address: Any) -> None:
 def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
     """y[r] = sum over i of a[r, i] * m[i], over the first `count` lines of m; all fp32.
 
-    rows: 1 to `MAX_COMBINED`. width: columns of m, a multiple of `LANES`.
+    rows: 1 to `MAX_COMBINED`. width: columns of m, a multiple of `VECTOR_LENGTH`.
     """
     for vectors in (4, 1):
-        size = vectors * LANES
+        size = vectors * VECTOR_LENGTH
         whole = b.and_(width, i64(-size))
         with b.if_then(b.icmp_signed(">", whole, i64(0))):
             _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, whole)
@@ -355,7 +355,7 @@ def combine(b, rows, a, a_step, m, m_step, count, y, y_step, width):
 
 
 def _combine_columns(b, rows, vectors, a, a_step, m, m_step, count, y, y_step, width):
-    columns = Loop(b, width, vectors * LANES, [])
+    columns = Loop(b, width, vectors * VECTOR_LENGTH, [])
     offset = b.mul(columns.index, i64(4))
     zeros = [splat(0.0)] * (rows * vectors)
     loop = Loop(b, count, 1, [b.add(m, offset), *zeros])

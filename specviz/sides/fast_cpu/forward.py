@@ -13,7 +13,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from ...files.few_bits.blocks import STEP
-from ...files.few_bits.ir import LANES, in_place, inside, pointer
+from ...files.few_bits.ir import VECTOR_LENGTH, in_place, inside, pointer
 from ...files.few_bits.vector import MAX_COMBINED, combine, gate_by_silu, softmax
 from .rows import (
     LAYER,
@@ -58,12 +58,12 @@ def attend(plan, q, keys, values, thread, seen):
     n = q.shape[0]
     capacity = keys.shape[2]
     group = plan.heads // kv_heads  # heads of queries that share one of keys
-    longest = -(-(start + n) // LANES) * LANES
+    longest = -(-(start + n) // VECTOR_LENGTH) * VECTOR_LENGTH
     scores = np.empty((min(group, MAX_COMBINED), longest), np.float32)
     item = 0
     for r in range(n):
         length = start + r + 1
-        padded = -(-length // LANES) * LANES
+        padded = -(-length // VECTOR_LENGTH) * VECTOR_LENGTH
         for g in range(kv_heads):
             item += 1
             if item % threads != thread:

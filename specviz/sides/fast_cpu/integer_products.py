@@ -41,8 +41,8 @@ from ...files.few_bits.ir import (
     I8,
     I32,
     INTEGERS,
-    LANES,
     VECTOR,
+    VECTOR_LENGTH,
     Loop,
     after,
     broadcast,
@@ -64,7 +64,7 @@ from ...files.few_bits.ir import (
     store,
     vector_at,
 )
-from ...files.few_bits.ir import LANES as OUTPUTS
+from ...files.few_bits.ir import VECTOR_LENGTH as OUTPUTS
 from ...files.few_bits.ir import load as load_floats
 from ...files.few_bits.vector import LINE, prefetch
 from .integer_sums import FORMS, LARGEST_INPUT, SIGNED_BITS, IntegerSums, fastest_form, spread_word
@@ -228,12 +228,12 @@ def _q6_k(b: ir.IRBuilder, tile: Any, scales: Any, part: Any) -> Iterator[Group]
 
 
 def _spread_index(b: ir.IRBuilder, index: Any) -> Any:
-    return spread_word(b, b.trunc(index, I32), LANES)
+    return spread_word(b, b.trunc(index, I32), VECTOR_LENGTH)
 
 
 def _scale_vectors(b: ir.IRBuilder, scales: Any, part: Any, group: int) -> list[Any]:
     """The two vectors of a group from memory that `Kind.scales` has written."""
-    of_part = part_at(b, scales, part, 4 * 4 * LANES)
+    of_part = part_at(b, scales, part, 4 * 4 * VECTOR_LENGTH)
     first = load_floats(b, vector_at(b, of_part, 2 * group))
     second = load_floats(b, vector_at(b, of_part, 2 * group + 1))
     return [first, second]
@@ -315,8 +315,8 @@ def round_inputs(b, x, count, bias, records, step):
         bounded = call_intrinsic(b, "maxnum", nearest, splat(-LARGEST_INPUT))
         bounded = call_intrinsic(b, "minnum", bounded, splat(LARGEST_INPUT))
         codes = b.fptosi(bounded, INTEGERS)
-        code_bytes = b.trunc(codes, ir.VectorType(I8, LANES))
-        store(b, code_bytes, after(b, record, LANES * half))
+        code_bytes = b.trunc(codes, ir.VectorType(I8, VECTOR_LENGTH))
+        store(b, code_bytes, after(b, record, VECTOR_LENGTH * half))
         of_half = fold(b, codes, b.add)
         start = b.mul(of_half, start_factor)
         store(b, start, after(b, record, STARTS_AT + 4 * half))
@@ -345,7 +345,7 @@ def multiply_tiles(b, kind, form, rows, records, tiles, blocks, count, y, y_step
     form_of_sums = FORMS[FORM_NAMES[form]]
     groups = BLOCK_WEIGHTS[kind] // BLOCK // layout.parts
     block_bytes = OUTPUTS * BLOCK_BYTES[kind]
-    scales = memory_of(b, SCALE_VECTORS * LANES)
+    scales = memory_of(b, SCALE_VECTORS * VECTOR_LENGTH)
     tile_loop = Loop(b, count, 1, [tiles, y])
     tile, out = tile_loop.carried
     loop = Loop(b, blocks, 1, [tile, records, *[splat(0.0)] * rows])
@@ -406,7 +406,7 @@ def _start(b: ir.IRBuilder, record: Any, part: int, parts: int) -> Any:
     start = _word(b, record, STARTS_AT + 4 * part)
     if parts == 1:
         start = b.add(start, _word(b, record, STARTS_AT + 4))
-    return spread_word(b, start, LANES)
+    return spread_word(b, start, VECTOR_LENGTH)
 
 
 def _word(b: ir.IRBuilder, record: Any, offset: int) -> Any:

@@ -13,9 +13,9 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from ...files.few_bits.ir import I8, I16, I32, LANES, call_named, cut, integers, joined
+from ...files.few_bits.ir import I8, I16, I32, VECTOR_LENGTH, call_named, cut, integers, joined
 
-BYTES = 4 * LANES
+BYTES = 4 * VECTOR_LENGTH
 LARGEST_INPUT = 127
 LARGEST_SHORT = 2**15 - 1
 SIGNED_BITS = 8  # codes of 8 bits are signed, shorter ones are not
@@ -67,7 +67,7 @@ class DotSums(IntegerSums):
         lanes = self.lanes
         same_inputs = spread_word(b, inputs, lanes)
         pieces = []
-        for i in range(LANES // lanes):
+        for i in range(VECTOR_LENGTH // lanes):
             sums = cut(b, self.sums, lanes, i)
             piece = cut(b, codes, lanes, i)
             pieces.append(call_named(b, self.intrinsic, sums.type, sums, piece, same_inputs))
@@ -136,7 +136,7 @@ class PairSums(IntegerSums):
 
     def _widen(self) -> None:
         b = self.b
-        ones = ir.Constant(ir.VectorType(I16, LANES), [1] * LANES)
+        ones = ir.Constant(ir.VectorType(I16, VECTOR_LENGTH), [1] * VECTOR_LENGTH)
         fours = [_x86(b, self.fours, I32, short, ones) for short in self._short]
         self.sums = b.add(self.sums, joined(b, fours))
         self._short = []
@@ -161,7 +161,7 @@ class ArmDotSums(IntegerSums):
         bytes_type = ir.VectorType(I8, 4 * lanes)
         same_inputs = b.bitcast(spread_word(b, inputs, lanes), bytes_type)
         pieces = []
-        for i in range(LANES // lanes):
+        for i in range(VECTOR_LENGTH // lanes):
             sums = cut(b, self.sums, lanes, i)
             piece = b.bitcast(cut(b, codes, lanes, i), bytes_type)
             pieces.append(call_named(b, self.intrinsic, sums.type, sums, piece, same_inputs))
@@ -177,7 +177,7 @@ class PlainSums(IntegerSums):
             left = 24 - 8 * byte
             code = b.ashr(b.shl(codes, integers(left)), integers(24))
             number = b.ashr(b.shl(inputs, ir.Constant(I32, left)), ir.Constant(I32, 24))
-            self.sums = b.add(self.sums, b.mul(code, spread_word(b, number, LANES)))
+            self.sums = b.add(self.sums, b.mul(code, spread_word(b, number, VECTOR_LENGTH)))
 
 
 def spread_word(b: ir.IRBuilder, word: Any, lanes: int) -> Any:

@@ -11,7 +11,7 @@ from numba import carray
 from ...core.llama_layer import LINEARS, NORMS
 from ...files.few_bits.blocks import BFLOAT16, FLOAT32, STEP
 from ...files.few_bits.ir import (
-    LANES,
+    VECTOR_LENGTH,
     add_one,
     call_product,
     in_place,
@@ -148,9 +148,9 @@ def in_both_orders(plan, x):
     arranged = np.empty((n, width), np.float32)
     for r in range(n):
         for i in range(0, width, STEP):
-            for j in range(LANES):
+            for j in range(VECTOR_LENGTH):
                 arranged[r, i + j] = x[r, i + 2 * j]
-                arranged[r, i + LANES + j] = x[r, i + 2 * j + 1]
+                arranged[r, i + VECTOR_LENGTH + j] = x[r, i + 2 * j + 1]
     return x, arranged
 
 

@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...files.few_bits.ir import (
-    LANES,
+    VECTOR_LENGTH,
     add_one,
     call_at,
     in_place,
@@ -90,7 +90,7 @@ def greedy_id(logits, tie):
 @inside
 def _softmax_into(scratch, logits):
     """Write softmax(logits) to scratch, and 0 after it. logits: fp32 [vocab]. scratch: fp32,
-    `vocab` rounded up to a multiple of `LANES`."""
+    `vocab` rounded up to a multiple of `VECTOR_LENGTH`."""
     vocab = len(logits)
     for i in range(len(scratch)):
         scratch[i] = logits[i] if i < vocab else -np.inf
@@ -131,7 +131,7 @@ def run_draft(
     Written are ids, int64 [n], and logits, fp32 [n, vocab]; unless `greedy`, the distributions q,
     fp32 [n, vocab]; and if `min_confidence` is not 0, the confidences, fp64 [n].
     """
-    scratch = np.empty(-(-logits.shape[1] // LANES) * LANES, np.float32)
+    scratch = np.empty(-(-logits.shape[1] // VECTOR_LENGTH) * VECTOR_LENGTH, np.float32)
     product = 1.0  # of the confidences
     for step in range(len(uniforms)):
         address = first if step == 0 else following
