@@ -208,11 +208,11 @@ class Loop:
         b.position_at_end(self._after)
 
 
-inside = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+compiled_only = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Compile a function for calls from compiled code only. The wrappers for calls from Python would
 take as long to compile as the function itself."""
 
-in_place = njit(inline="always")
+inlined = njit(inline="always")
 """Compile a function as part of its only caller. Other functions are compiled by themselves first,
 and again with each caller."""
 

@@ -11,7 +11,7 @@ from numba import cfunc, njit, types
 from numpy.typing import NDArray
 
 from .blocks import BLOCK_BYTES, BLOCK_WEIGHTS, KINDS, LAYOUTS, PACKED, Q5_0, Q8_0
-from .ir import VECTOR_LENGTH, inside
+from .ir import VECTOR_LENGTH, compiled_only
 from .vector import (
     MAX_ROWS,
     MAX_UNPACKED_ROWS,
@@ -35,7 +35,7 @@ MAX_GROUPED_ROWS = 4
 pays to unpack the weights once and write them to memory."""
 
 
-@inside
+@compiled_only
 def bytes_of(kind, count):
     """Bytes of `count` weights of a kind, a multiple of a block's weights."""
     return count // BLOCK_WEIGHTS[kind] * BLOCK_BYTES[kind]

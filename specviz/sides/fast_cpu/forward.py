@@ -13,7 +13,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from ...files.few_bits.blocks import STEP
-from ...files.few_bits.ir import VECTOR_LENGTH, in_place, inside, pointer
+from ...files.few_bits.ir import VECTOR_LENGTH, compiled_only, inlined, pointer
 from ...files.few_bits.vector import MAX_COMBINED, combine, gate_by_silu, softmax
 from .rows import (
     LAYER,
@@ -32,7 +32,7 @@ from .rows import (
 )
 
 
-@in_place
+@inlined
 def cache_of(plan, layer):
     """The keys and values of a layer, in the shapes of `attend`."""
     heads = plan.kv_heads
@@ -44,7 +44,7 @@ def cache_of(plan, layer):
     return keys, values
 
 
-@in_place
+@inlined
 def attend(plan, q, keys, values, thread, seen):
     """Compute the thread's share of softmax(q k) v over all positions up to each token's own.
 
@@ -98,7 +98,7 @@ def attend(plan, q, keys, values, thread, seen):
                 )
 
 
-@in_place
+@inlined
 def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, values):
     """x += attention over inputs [n, ...] from `in_both_orders`, the thread's share. Returns the
     arrivals."""
@@ -131,7 +131,7 @@ def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, valu
     return wait_at_barrier(plan.barrier, arrivals, threads)
 
 
-@inside
+@compiled_only
 def _add_product(plan, inputs, weight, bias, thread, x):
     """x += inputs @ weight.T + bias, the thread's share of the columns."""
     added = matrix(plan.added, x.shape[0], plan.width)
@@ -142,7 +142,7 @@ def _add_product(plan, inputs, weight, bias, thread, x):
             x[r, i] += added[r, i]
 
 
-@in_place
+@inlined
 def mlp_block(plan, layer, thread, arrivals, x, normed):
     """x += down(silu(gate) * up) of norm(x), the thread's share. Returns the arrivals."""
     threads = plan.threads
@@ -162,7 +162,7 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
     return wait_at_barrier(plan.barrier, arrivals, threads)
 
 
-@in_place
+@inlined
 def _beside_states(plan, layer, thread, arrivals, x):
     """Make the inputs of a head's layer, [n, 2 * width]: the normed embeddings from x [n, width]
     and the normed states, side by side. x becomes the residual of the layer. Returns the arrivals
@@ -196,7 +196,7 @@ def _beside_states(plan, layer, thread, arrivals, x):
     return both, arrivals
 
 
-@in_place
+@inlined
 def _keep_states(plan, layer, x):
     """Copy x into its slot of the kept states, if this layer has one."""
     slot = carray(pointer(plan.slots), plan.depth, np.int64)[layer]
@@ -209,7 +209,7 @@ def _keep_states(plan, layer, x):
             kept[r, slot * width + i] = x[r, i]
 
 
-@inside
+@compiled_only
 def plan_at(address):
     return carray(pointer(address), 1, PLAN)[0]
 

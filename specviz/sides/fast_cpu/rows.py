@@ -14,8 +14,8 @@ from ...files.few_bits.ir import (
     VECTOR_LENGTH,
     add_one,
     call_product,
-    in_place,
-    inside,
+    compiled_only,
+    inlined,
     pointer,
     read_shared,
     yield_processor,
@@ -117,14 +117,14 @@ LAYER = np.dtype(Layer)
 PLAN = np.dtype(Plan)
 
 
-@inside
+@compiled_only
 def share(count, thread, threads, unit):
     """The thread's share of `count` items, from and to, in multiples of `unit`."""
     each = -(-count // (threads * unit)) * unit
     return min(thread * each, count), min((thread + 1) * each, count)
 
 
-@inside
+@compiled_only
 def wait_at_barrier(counter, arrivals, threads):
     """Wait until all threads are here. arrivals: the count before. Returns the count after."""
     arrivals += threads
@@ -138,7 +138,7 @@ def wait_at_barrier(counter, arrivals, threads):
     return arrivals
 
 
-@inside
+@compiled_only
 def in_both_orders(plan, x):
     """x [n, width], and x in the order in which `multiply` reads weights of bf16 if the model has
     any: in each `STEP` the inputs at even indices come first."""
@@ -154,7 +154,7 @@ def in_both_orders(plan, x):
     return x, arranged
 
 
-@inside
+@compiled_only
 def product(plan, inputs, weight, bias, begin, end, y):
     """y[:, begin:end] = x @ weight[begin:end].T + bias[begin:end]; begin: a multiple of `STEP`.
 
@@ -186,7 +186,7 @@ def product(plan, inputs, weight, bias, begin, end, y):
                 y[row, begin + i] += line[i]
 
 
-@inside
+@compiled_only
 def norm(x, weight, eps, scale, out):
     """out = x / rms(x) * weight * scale, row by row (Zhang and Sennrich 2019, arXiv 1910.07467)."""
     n, width = x.shape
@@ -201,7 +201,7 @@ def norm(x, weight, eps, scale, out):
             out[r, i] = x[r, i] * factor * line[i]
 
 
-@inside
+@compiled_only
 def rotate(states, first, last, head_dim, angles, scale):
     """Rotate heads `first` to `last` in place by the rotary embedding, times `scale` (Su et al.
     2021, arXiv 2104.09864). states: [n, heads * head_dim]."""
@@ -219,7 +219,7 @@ def rotate(states, first, last, head_dim, angles, scale):
                 states[r, base + half + i] = (high * cosine + low * sine) * scale
 
 
-@inside
+@compiled_only
 def norm_heads(states, first, last, head_dim, weight, eps):
     """Norm single heads, as Qwen3 does for q and k."""
     if weight.address == 0:
@@ -232,7 +232,7 @@ def norm_heads(states, first, last, head_dim, weight, eps):
                 states[r, h * head_dim + i] = rows[r, i]
 
 
-@in_place
+@inlined
 def embed(plan, ids, thread, x):
     """Write the thread's share of the embeddings of `ids`. x: [n, width]."""
     first, last = share(len(ids), thread, plan.threads, 1)
@@ -242,7 +242,7 @@ def embed(plan, ids, thread, x):
         widen(table.kind, source, x.ctypes.data + r * x.strides[0], plan.width)
 
 
-@in_place
+@inlined
 def angles_of(frequencies, scaling, start, n):
     """Cosines and sines of the positions from `start` on, fp32 [n, head_dim / 2] each."""
     half = len(frequencies)
@@ -256,7 +256,7 @@ def angles_of(frequencies, scaling, start, n):
     return cosines, sines
 
 
-@in_place
+@inlined
 def remember(k, v, first, last, start, keys, values):
     """Write the keys and values of heads `first` to `last` into the cache, from `start` on."""
     head_dim = keys.shape[1]
@@ -267,6 +267,6 @@ def remember(k, v, first, last, start, keys, values):
                 values[g, start + r, i] = v[r, g * head_dim + i]
 
 
-@inside
+@compiled_only
 def matrix(address, rows, columns):
     return carray(pointer(address), (rows, columns), np.float32)

@@ -15,8 +15,8 @@ from ...files.few_bits.ir import (
     VECTOR_LENGTH,
     add_one,
     call_at,
-    in_place,
-    inside,
+    compiled_only,
+    inlined,
     read_shared,
     yield_processor,
 )
@@ -71,7 +71,7 @@ def run_passes_of_slot(thread, slot, done):
         call_at(plan_at(slot[PLAN_AT]).code, thread, slot[PLAN_AT])
 
 
-@in_place
+@inlined
 def greedy_id(logits, tie):
     """The lowest id whose logit is the highest, or below it by at most the share `tie`.
 
@@ -87,7 +87,7 @@ def greedy_id(logits, tie):
     return 0
 
 
-@inside
+@compiled_only
 def _softmax_into(scratch, logits):
     """Write softmax(logits) to scratch, and 0 after it. logits: fp32 [vocab]. scratch: fp32,
     `vocab` rounded up to a multiple of `VECTOR_LENGTH`."""
@@ -97,7 +97,7 @@ def _softmax_into(scratch, logits):
     softmax(scratch.ctypes.data, len(scratch))
 
 
-@in_place
+@inlined
 def _draw(logits, uniform, scratch, q):
     """Write softmax(logits) to q and draw an id from it by inversion of its running sum in fp64.
 
