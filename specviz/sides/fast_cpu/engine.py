@@ -80,7 +80,7 @@ class Passes:
         self._weight_bytes = sum(p.numel() * p.element_size() for p in weights)
         self.plan = Plan(
             code=compiled_pass().address,
-            arranged=has_bfloat16(module, weights),
+            needs_reordered=has_bfloat16(module, weights),
             width=sizes.width,
             inner=sizes.inner,
             heads=sizes.heads,
@@ -167,7 +167,7 @@ class Passes:
             "q": sizes.queries,
             "k": sizes.keys,
             "v": sizes.keys,
-            "seen": sizes.queries,
+            "attended": sizes.queries,
             "added": sizes.width,
             "gate": sizes.inner,
             "up": sizes.inner,

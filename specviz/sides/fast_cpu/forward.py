@@ -45,10 +45,10 @@ def cache_of(plan, layer):
 
 
 @inlined
-def attend(plan, q, keys, values, thread, seen):
+def attend(plan, q, keys, values, thread, attended):
     """Compute the thread's share of softmax(q k) v over all positions up to each token's own.
 
-    q, seen: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
+    q, attended: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
     capacity, head_dim].
     """
     head_dim = plan.head_dim
@@ -92,16 +92,18 @@ def attend(plan, q, keys, values, thread, seen):
                     values.ctypes.data + 4 * g * capacity * head_dim,
                     4 * head_dim,
                     length,
-                    seen.ctypes.data + offset,
+                    attended.ctypes.data + offset,
                     4 * head_dim,
                     head_dim,
                 )
 
 
 @inlined
-def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, values):
-    """x += attention over inputs [n, ...] from `in_both_orders`, the thread's share. Returns the
-    arrivals."""
+def attention_block(plan, layer, thread, arrivals, angles, ordered_inputs, x, keys, values):
+    """x += attention, the thread's share. Returns the arrivals.
+
+    ordered_inputs: [n, ...], from `in_both_orders`. x: [n, width]. keys, values: of `cache_of`.
+    """
     threads = plan.threads
     head_dim = plan.head_dim
     eps = plan.eps
@@ -109,25 +111,25 @@ def attention_block(plan, layer, thread, arrivals, angles, inputs, x, keys, valu
     q = matrix(plan.q, n, plan.heads * head_dim)
     k = matrix(plan.k, n, plan.kv_heads * head_dim)
     v = matrix(plan.v, n, plan.kv_heads * head_dim)
-    seen = matrix(plan.seen, n, plan.heads * head_dim)
+    attended = matrix(plan.attended, n, plan.heads * head_dim)
     first, last = share(plan.heads, thread, threads, 1)
     begin = first * head_dim
     end = last * head_dim
-    product(plan, inputs, layer.query, layer.query_bias, begin, end, q)
+    product(plan, ordered_inputs, layer.query, layer.query_bias, begin, end, q)
     norm_heads(q, first, last, head_dim, layer.query_norm, eps)
     rotate(q, first, last, head_dim, angles, plan.score_factor)
     first, last = share(plan.kv_heads, thread, threads, 1)
     begin = first * head_dim
     end = last * head_dim
-    product(plan, inputs, layer.key, layer.key_bias, begin, end, k)
-    product(plan, inputs, layer.value, layer.value_bias, begin, end, v)
+    product(plan, ordered_inputs, layer.key, layer.key_bias, begin, end, k)
+    product(plan, ordered_inputs, layer.value, layer.value_bias, begin, end, v)
     norm_heads(k, first, last, head_dim, layer.key_norm, eps)
     rotate(k, first, last, head_dim, angles, np.float32(1.0))
     remember(k, v, first, last, plan.start, keys, values)
     arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
-    attend(plan, q, keys, values, thread, seen)
+    attend(plan, q, keys, values, thread, attended)
     arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
-    _add_product(plan, seen, layer.out, layer.out_bias, thread, x)
+    _add_product(plan, attended, layer.out, layer.out_bias, thread, x)
     return wait_at_barrier(plan.barrier, arrivals, threads)
 
 
@@ -150,10 +152,10 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
     gate = matrix(plan.gate, n, plan.inner)
     up = matrix(plan.up, n, plan.inner)
     norm(x, layer.middle_norm, plan.eps, np.float32(1.0), normed)
-    inputs = in_both_orders(plan, normed)
+    ordered_inputs = in_both_orders(plan, normed)
     first, last = share(plan.inner, thread, threads, STEP)
-    product(plan, inputs, layer.gate, layer.gate_bias, first, last, gate)
-    product(plan, inputs, layer.up, layer.up_bias, first, last, up)
+    product(plan, ordered_inputs, layer.gate, layer.gate_bias, first, last, gate)
+    product(plan, ordered_inputs, layer.up, layer.up_bias, first, last, up)
     for r in range(n if first < last else 0):
         offset = r * gate.strides[0] + 4 * first
         gate_by_silu(gate.ctypes.data + offset, up.ctypes.data + offset, last - first)
@@ -186,14 +188,14 @@ def _beside_states(plan, layer, thread, arrivals, x):
     norm(hidden, plan.state_norm, eps, np.float32(1.0), normed)
     arrivals = wait_at_barrier(plan.barrier, arrivals, plan.threads)
     residual = normed if plan.normed_residual != 0 else hidden
-    both = np.empty((n, 2 * width), np.float32)
+    side_by_side = np.empty((n, 2 * width), np.float32)
     for r in range(n):
         for i in range(begin, end):
             x[r, i] = residual[r, i]
         for i in range(width):
-            both[r, i] = embedded[r, i]
-            both[r, width + i] = normed[r, i]
-    return both, arrivals
+            side_by_side[r, i] = embedded[r, i]
+            side_by_side[r, width + i] = normed[r, i]
+    return side_by_side, arrivals
 
 
 @inlined
@@ -243,8 +245,10 @@ def run_pass(thread, address):
             inputs, arrivals = _beside_states(plan, layer, thread, arrivals, x)
         else:
             norm(x, layer.input_norm, plan.eps, np.float32(1.0), normed)
-        both = in_both_orders(plan, inputs)
-        arrivals = attention_block(plan, layer, thread, arrivals, angles, both, x, keys, values)
+        ordered_inputs = in_both_orders(plan, inputs)
+        arrivals = attention_block(
+            plan, layer, thread, arrivals, angles, ordered_inputs, x, keys, values
+        )
         arrivals = mlp_block(plan, layer, thread, arrivals, x, normed)
         # No thread writes to x before all have synchronized twice in the next layer.
         if thread == 0 and plan.states != 0:

@@ -56,7 +56,8 @@ class Plan(Structure):
 
     _fields_ = (
         ("code", c_int64),  # the address of the compiled pass itself
-        ("arranged", c_int64),  # 1 if a weight is bf16: inputs are needed in its order too
+        # 1 if a weight is bf16: products with it need the inputs in the order of its numbers.
+        ("needs_reordered", c_int64),
         ("width", c_int64),  # of the states
         ("inner", c_int64),  # width of the MLP
         ("depth", c_int64),  # layers to run
@@ -83,7 +84,7 @@ class Plan(Structure):
         ("q", c_int64),
         ("k", c_int64),
         ("v", c_int64),
-        ("seen", c_int64),  # the attention's output
+        ("attended", c_int64),  # the attention's output
         ("added", c_int64),  # a block's output, to be added to x
         ("gate", c_int64),
         ("up", c_int64),
@@ -140,29 +141,29 @@ def wait_at_barrier(counter, arrivals, threads):
 
 @compiled_only
 def in_both_orders(plan, x):
-    """x [n, width], and x in the order in which `multiply` reads weights of bf16 if the model has
-    any: in each `STEP` the inputs at even indices come first."""
-    if plan.arranged == 0:
+    """Return x [n, width] twice: as it is, and in the order in which `multiply` reads weights of
+    bf16, if the model has any: in each `STEP` the inputs at even indices come first."""
+    if plan.needs_reordered == 0:
         return x, x
     n, width = x.shape
-    arranged = np.empty((n, width), np.float32)
+    reordered = np.empty((n, width), np.float32)
     for r in range(n):
         for i in range(0, width, STEP):
             for j in range(VECTOR_LENGTH):
-                arranged[r, i + j] = x[r, i + 2 * j]
-                arranged[r, i + VECTOR_LENGTH + j] = x[r, i + 2 * j + 1]
-    return x, arranged
+                reordered[r, i + j] = x[r, i + 2 * j]
+                reordered[r, i + VECTOR_LENGTH + j] = x[r, i + 2 * j + 1]
+    return x, reordered
 
 
 @compiled_only
-def product(plan, inputs, weight, bias, begin, end, y):
+def product(plan, ordered_inputs, weight, bias, begin, end, y):
     """y[:, begin:end] = x @ weight[begin:end].T + bias[begin:end]; begin: a multiple of `STEP`.
 
-    inputs: x [n, width], as `in_both_orders` gives it. y: [n, outputs].
+    ordered_inputs: x [n, width] from `in_both_orders`. y: [n, outputs].
     """
-    x, arranged = inputs
+    x, reordered = ordered_inputs
     if weight.kind == BFLOAT16:
-        x = arranged
+        x = reordered
     n, width = x.shape
     if begin >= end or n == 0:  # no logits of this block of a prompt are wanted
         return
