@@ -56,11 +56,13 @@ class NumpyPath:
     ) -> Draft:
         distributions = self._draft_distributions
         uniforms = self._source.numbers(count)
-        unread = np.array(ids[self.engine.length :], np.int64)
+        uncached_ids = np.array(ids[self.engine.length :], np.int64)
         if self._draft_at_once is not None:
-            return self._draft_at_once(unread, uniforms, distributions, layers, min_confidence)
+            return self._draft_at_once(
+                uncached_ids, uniforms, distributions, layers, min_confidence
+            )
         distributions.reserve(count)
-        feed = torch.from_numpy(unread)
+        feed = torch.from_numpy(uncached_ids)
         step_logits: list[torch.Tensor] = []
         end = DraftEnd(min_confidence, self._run.settings)
         for step, uniform in enumerate(uniforms.tolist()):
@@ -69,7 +71,8 @@ class NumpyPath:
             )
             step_logits.append(logits)
             feed = distributions.draw(step, logits, uniform)
-            if end.ends_after(logits, distributions.p[step + 1][step:]):
+            row = distributions.p[step + 1][step:]  # [1, vocab], this step's
+            if end.ends_after(logits, row):
                 break
         length = len(step_logits)
         return Draft(

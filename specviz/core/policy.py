@@ -173,7 +173,7 @@ class ConfidenceGamma(OptimalGamma):
     ) -> None:
         super().__init__(max_gamma, c, extra_token, reads_again)
         self._price = c + extra_token
-        self._unread = 0  # kept tokens that the next target pass reads again
+        self._to_reread = 0  # kept tokens that the next target pass reads again
         self._written = PRIOR_ROUNDS * PRIOR_SPEED  # tokens
         self._spent = PRIOR_ROUNDS  # one-token target passes
         self._calibration = Calibration()
@@ -182,11 +182,11 @@ class ConfidenceGamma(OptimalGamma):
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         super().observe(drafted, accepted)
         self._written += accepted + 1
-        self._spent += 1 + drafted * self._price + self._unread * self._extra_token
+        self._spent += 1 + drafted * self._price + self._to_reread * self._extra_token
         if accepted == drafted:
-            self._unread = 0
+            self._to_reread = 0
         elif self._reads_again:
-            self._unread += accepted + 1
+            self._to_reread += accepted + 1
         self._calibration.observe(confidences[: accepted + 1], accepted)
         self.min_confidence = self._break_even()
 

@@ -63,11 +63,11 @@ class RunningEngine(EagerEngine):
         read_again = self.length - begin
         self._text = torch.cat([self._text[: self.length], ids])
         self.length += len(ids)
-        unread = self._text[begin:]
+        uncached_ids = self._text[begin:]
         # All models read several tokens as they should from an empty state: a prompt is one pass.
         is_prompt = begin == 0 and keep == 1
         singly = self._one_by_one and not is_prompt
-        pieces = unread.split(1) if singly else [unread]
+        pieces = uncached_ids.split(1) if singly else [uncached_ids]
         logits = []
         states: list[dict[int, Tensor]] = []
         for piece in pieces:

@@ -175,7 +175,7 @@ MUTANTS = [
     Mutant("states", "RunningEngine.rollback", "self._put_back(self._read)", "pass", "running_states"),
     Mutant("states", "RunningEngine._put_back", "self._read = checkpoint.length", "self._read = checkpoint.length + 1", "running_states"),
     Mutant("states", "RunningEngine._put_back", "checkpoint.length <= length", "checkpoint.length <= length + 1", "running_states"),
-    Mutant("states", "RunningEngine._pass", "unread = self._text[begin:]", "unread = ids", "running_states"),
+    Mutant("states", "RunningEngine._pass", "uncached_ids = self._text[begin:]", "uncached_ids = ids", "running_states"),
     Mutant("states", "RunningEngine._pass", "singly = self._one_by_one and not is_prompt", "singly = False", "running_states"),
     Mutant("states", "RunningEngine._pass", "torch.cat([piece[n] for piece in states], 1)[:, -len(ids) :]", "torch.cat([piece[n] for piece in states], 1)", "running_states"),
     Mutant("states", "RunningEngine.catch_up_due", "self._reread_cost >= 1.0 and", "False and", "running_states"),

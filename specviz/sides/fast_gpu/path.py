@@ -79,9 +79,9 @@ class GraphPath:
         engine = self.engine
         run = self.run
         engine.reserve(len(ids) + count)
-        unread = ids[engine.length : -max(FEEDS)]
-        if unread:
-            engine.forward(host_ids(unread).to(engine.device), keep=1)
+        uncached_ids = ids[engine.length : -max(FEEDS)]
+        if uncached_ids:
+            engine.forward(host_ids(uncached_ids).to(engine.device), keep=1)
         feed, places = self._on_device(ids[engine.length :], range(engine.length, len(ids)))
         draws = uniforms(count, run.source).to(engine.device)
         drafted = []

@@ -145,8 +145,8 @@ class TranslatedDrafter(Drafter):
         kept = _agreeing(proposed, draft_ids[known:])
         # At least one token is fed: the pass over it gives the first draft.
         self.engine.rollback(min(known + kept, self.engine.length, length - 1))
-        unread = draft_ids[self.engine.length :]
-        feed = host_ids(unread).to(self.engine.device)
+        uncached_ids = draft_ids[self.engine.length :]
+        feed = host_ids(uncached_ids).to(self.engine.device)
         draft, self._proposed = self._drafted(ids, feed, count)
         return draft
 
