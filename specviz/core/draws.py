@@ -33,9 +33,11 @@ class HostDraws:
 class Distributions:
     """Distributions of several tokens, and ids drawn from them, in reused buffers.
 
-    temperature: the divisor of the logits before they come here: the run's temperature where only a
-    softmax remains to be done, else 1. ids, p: by number of tokens, int64 [n] and fp32 [n, vocab].
-    argmax: where each row is 1, if greedy.
+    temperature: by which the caller divides logits before it gives them here: the run's temperature
+    if only a softmax remains to be done, else 1.
+    ids, p: `ids[n]` are the first n ids, int64 [n], and `p[n]` their distributions, fp32 [n,
+    vocab].
+    argmax: the id at which each row is 1, if greedy.
     """
 
     def __init__(self, settings: Settings, vocab: int) -> None:
@@ -75,13 +77,15 @@ class Distributions:
         self._id_array[position] = token_id
         return self._feeds[position]
 
-    def rows(self, count: int) -> Floats:
-        """The fp32 buffer [count, vocab] for distributions that others write; see `store`."""
+    def buffer(self, count: int) -> Floats:
+        """The memory of `p[count]`, fp32 [count, vocab], for distributions that the caller writes;
+        see `store`."""
         self.reserve(count)
         return self._p_arrays[count]
 
     def store(self, ids: NDArray[np.int64]) -> None:
-        """Store ids drawn from rows that others wrote; in greedy runs, write the one-hot rows."""
+        """Store ids drawn from rows that the caller wrote to `buffer`; in greedy runs, write the
+        one-hot rows."""
         self._id_array[: len(ids)] = ids
         if self.greedy:
             for position, token_id in enumerate(ids.tolist()):

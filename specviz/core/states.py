@@ -76,7 +76,7 @@ class StateReader(OwnEngine):
     """
 
     name = "eager"
-    _unread: Tensor  # [n, states * width]
+    _unread_states: Tensor  # [n, states * width]
 
     def __init__(self, device: torch.device, vocab: int) -> None:
         self.device = device
@@ -89,7 +89,7 @@ class StateReader(OwnEngine):
     def receive(self, states: Tensor) -> None:
         """Take the target's states of the tokens that follow those of all states so far,
         [n, states * width]."""
-        self._unread = torch.cat([self._unread, states.to(self._unread)])
+        self._unread_states = torch.cat([self._unread_states, states.to(self._unread_states)])
 
     def prefill(self, ids: Tensor, states: Tensor) -> None:
         """Read a prompt: int64 `ids` [n] of one token or more, and the target's states of each."""

@@ -287,9 +287,9 @@ def test_a_pass_with_other_logits_is_not_used(
 ) -> None:
     run = module.run_with_workers
 
-    def wrong(slots: Any, address: int) -> None:
+    def wrong(worker_slots: Any, address: int) -> None:
         Plan.from_address(address).score_factor *= 2
-        run(slots, address)
+        run(worker_slots, address)
 
     monkeypatch.setattr(module, "run_with_workers", wrong)
     model = grouped()
@@ -304,9 +304,9 @@ def test_a_pass_in_fp32_may_not_be_off_by_a_hundredth(monkeypatch: pytest.Monkey
     """An error as large as that of rounded inputs is refused where nothing is rounded."""
     run = module.run_with_workers
 
-    def scaled(slots: Any, address: int) -> None:
+    def scaled(worker_slots: Any, address: int) -> None:
         Plan.from_address(address).logit_factor *= 1.01
-        run(slots, address)
+        run(worker_slots, address)
 
     monkeypatch.setattr(module, "run_with_workers", scaled)
     with pytest.warns(UserWarning, match="gave different logits"):

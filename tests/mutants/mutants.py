@@ -152,7 +152,7 @@ MUTANTS = [
     Mutant("loop", "LaneRun.prefill", " - spent + seconds[\"target\"]", "", "race"),
     Mutant("loop", "Passes.copy_cache", "other._values[:, :, :length]", "0", "compiled"),
     Mutant("loop", "CompiledEngine.take_over", "or other._model is not self._model", "", "compiled"),
-    Mutant("loop", "CompiledEngine.take_over", "not np.array_equal(other._slots, self._slots)", "False", "compiled"),
+    Mutant("loop", "CompiledEngine.take_over", "not np.array_equal(other._state_slots, self._state_slots)", "False", "compiled"),
     Mutant("loop", "LaneRun.__post_init__", "self.context + 1", "self.context", LOOPS),
     Mutant("loop", "LaneRun.gamma_after", "self.max_length - length - 1", "self.max_length - length", LOOPS),
     Mutant("loop", "LaneRun.gamma_after", "self.max_length - length - 1", "self.max_length - length - 2", LOOPS),

@@ -213,12 +213,12 @@ def test_a_stop_is_heard_between_the_passes_of_a_warm_up(monkeypatch: pytest.Mon
 def test_a_stop_is_heard_between_the_blocks_of_a_long_prompt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from specviz.sides.fast_cpu.engine import FED, Passes
+    from specviz.sides.fast_cpu.engine import PREFILL_CHUNK, Passes
 
     stop, long_passes, whole = Stop(), [], Passes.run
 
     def stopped(passes: Passes, plan: Any) -> None:
-        if plan.tokens == FED:
+        if plan.tokens == PREFILL_CHUNK:
             long_passes.append(plan.start)
             stop.set()
         whole(passes, plan)

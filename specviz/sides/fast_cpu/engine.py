@@ -40,10 +40,12 @@ if TYPE_CHECKING:
     from ...core.protocols import DecodingPath, Engine
 
 HERE = Path(__file__).resolve().parent
-FED = 64  # tokens of a long prompt per pass
-KEPT_WIDTH = 1 + int(RANGES["gamma"][1])  # up to this many tokens, passes share memory
-FIRST_POSITIONS = 128  # of a cache; it doubles when they are used up
-ALIGNED = 64  # positions: a cache holds a multiple of them
+PREFILL_CHUNK = 64  # tokens of a long prompt per pass
+# All passes over at most so many tokens use the same memory for their states: the longest draft,
+# and the token before it.
+MAX_KEPT_TOKENS = 1 + int(RANGES["gamma"][1])
+FIRST_CAPACITY = 128  # positions of a new cache; it doubles when they are used up
+CAPACITY_STEP = 64  # positions: the capacity of a cache is a multiple of it
 # Bytes of weights for which a further thread is worth waking and waiting for.
 BYTES_PER_THREAD = 4_000_000
 
@@ -52,11 +54,12 @@ forget_stale_code(HERE, few_bits.HERE)
 
 class Passes:
     """Passes over layers whose weights are read in place, so that the next pass sees every change
-    of them; with the growing cache that they fill, and the memory that their threads share.
+    of them; with the growing cache that they fill, and the memory for their states.
 
-    module: has all weights. sizes: of its layers. vocab: logits of a token. limit: of the
-    context, None if there is none. plan: without the fields of a single pass. shared: memory of
-    the last pass, by its names in the plan.
+    module: has all weights. sizes: of its layers. rotary: its module of the rotary embedding.
+    vocab: the number of logits of a token. limit: the most positions of the context, None if there
+    is no limit. plan: without the fields of a single pass. state_memory: the states of the last
+    pass, by their names in the plan, fp32 [tokens, ...].
     """
 
     def __init__(
@@ -71,6 +74,8 @@ class Passes:
         self._sizes = sizes
         self._limit = limit
         self._rotary = rotary  # kept alive, since its frequencies are read by address
+        # The cache: [layers, kv_heads, head_dim, capacity] and [layers, kv_heads, capacity,
+        # head_dim].
         self._keys: Floats = np.empty(0, np.float32)
         self._values = self._keys
         modules_by_layer = [layer_modules(layer) for layer in layers]
@@ -96,14 +101,18 @@ class Passes:
             rotary_factor=rotary.attention_scaling,
             score_factor=sizes.score_factor,
         )
-        self._kept = self._share(self.plan, KEPT_WIDTH)
-        self.shared = self._kept
+        self._kept_memory = self._allocate_states(self.plan, MAX_KEPT_TOKENS)
+        self.state_memory = self._kept_memory
 
-    def planned(
+    def plan_pass(
         self, ids: Integers, start: int, keep: int, temperature: float, layers: int | None = None
     ) -> Plan:
-        """The plan of a pass over `ids` at the positions from `start` on, without its logits;
-        valid until the next plan."""
+        """Plan a pass over `ids` [n] at the positions from `start` on. The caller enters the
+        address of the logits of the last `keep` tokens.
+
+        A plan of more than `MAX_KEPT_TOKENS` tokens is valid until the next one, which frees the
+        memory for its states.
+        """
         plan = Plan.from_buffer_copy(self.plan)
         plan.tokens = len(ids)
         plan.ids = ids.ctypes.data
@@ -112,30 +121,30 @@ class Passes:
         plan.logit_factor = 1 / temperature
         if layers is not None:
             plan.depth = layers
-        self.shared = self._kept
-        if len(ids) > KEPT_WIDTH:
-            self.shared = self._share(plan, len(ids))
+        self.state_memory = self._kept_memory
+        if len(ids) > MAX_KEPT_TOKENS:
+            self.state_memory = self._allocate_states(plan, len(ids))
         return plan
 
-    def share(self, threads: int) -> None:
+    def limit_threads(self, threads: int) -> None:
         """Let at most `threads` threads share a pass."""
         self.plan.threads = threads_for(self._weight_bytes, threads)
 
     def run(self, plan: Plan) -> None:
         """Run one pass."""
-        with awake_workers(plan.threads) as slots:
-            run_with_workers(slots, addressof(plan))
+        with awake_workers(plan.threads) as worker_slots:
+            run_with_workers(worker_slots, addressof(plan))
 
     def reserve(self, length: int, used: int) -> None:
-        """Make room for `length` positions; the first `used` are filled."""
+        """Make room for `length` positions in the cache, and keep the first `used`."""
         plan = self.plan
         if length <= plan.capacity:
             return
-        positions = max(2 * plan.capacity, length, FIRST_POSITIONS)
+        positions = max(2 * plan.capacity, length, FIRST_CAPACITY)
         if self._limit is not None:
             # Only a prompt is fed past the context, and nothing comes after it.
             positions = min(positions, max(self._limit, length))
-        capacity = -(-positions // ALIGNED) * ALIGNED
+        capacity = -(-positions // CAPACITY_STEP) * CAPACITY_STEP
         # One piece of memory, so that the system can back it with huge pages.
         depth = plan.depth
         heads = plan.kv_heads
@@ -159,8 +168,8 @@ class Passes:
             self._keys[..., :length] = other._keys[..., :length]
             self._values[:, :, :length] = other._values[:, :, :length]
 
-    def _share(self, plan: Plan, n: int) -> dict[str, Floats]:
-        """Allocate memory for the states of n tokens and enter it in a plan."""
+    def _allocate_states(self, plan: Plan, n: int) -> dict[str, Floats]:
+        """Allocate memory for the states of n tokens, and enter its addresses in a plan."""
         sizes = self._sizes
         widths = {
             "x": sizes.width,
@@ -172,23 +181,23 @@ class Passes:
             "gate": sizes.inner,
             "up": sizes.inner,
         }
-        shared = {name: aligned_zeros((n, width)) for name, width in widths.items()}
-        for name, memory in shared.items():
+        memory_by_name = {name: aligned_zeros((n, width)) for name, width in widths.items()}
+        for name, memory in memory_by_name.items():
             setattr(plan, name, memory.ctypes.data)
-        return shared
+        return memory_by_name
 
 
 def aligned_zeros(shape: tuple[int, ...]) -> Floats:
-    """fp32 zeros that begin at a line of the processor's cache. numpy's own begin inside one, so
+    """fp32 zeros that begin at a line of the processor's cache. NumPy's arrays begin inside one, so
     that half of all vectors would cross two."""
     count = math.prod(shape)
     memory = np.zeros(count + LINE // 4, np.float32)
-    begin = -memory.ctypes.data % LINE // 4
+    begin = -memory.ctypes.data % LINE // 4  # numbers up to the next line
     return memory[begin : begin + count].reshape(shape)
 
 
 def layer_weights(modules: Mapping[str, Any]) -> list[Weight]:
-    """The tensors of a layer, in the order of `Layer`. modules: by `layer_modules`."""
+    """The tensors of a layer, in the order of `Layer`'s fields. modules: from `layer_modules`."""
     weights = [weight_of(modules[part.name]) for part in (*LINEARS, *NORMS)]
     biases = [bias_of(modules[linear.name]) for linear in LINEARS]
     return weights + biases
@@ -220,11 +229,13 @@ def has_bfloat16(module: Any, weights: Iterable[Tensor]) -> bool:
 
 
 def bias_of(module: Any) -> Weight:
+    """The bias of a module; an empty `Weight` if it has none."""
     return _weight(getattr(module, "bias", None))
 
 
 def _table(tensor: Tensor, module: Any = None) -> Weight:
-    """An embedding table; a pass reads rows of it. module: its owner."""
+    """An embedding table: a pass reads single rows, so there is no code of products. module: its
+    owner."""
     return Weight(tensor.data_ptr(), _kind(tensor, module))
 
 
@@ -248,7 +259,8 @@ def _weight(tensor: Tensor | None, module: Any = None) -> Weight:
 
 
 def threads_for(weight_bytes: int, limit: int) -> int:
-    """The number of threads that share a pass: at most `limit`, and none with too little work."""
+    """The number of threads that share a pass: at most `limit`, and fewer if a thread would have
+    less than `BYTES_PER_THREAD` of weights to read."""
     return max(1, min(limit, weight_bytes // BYTES_PER_THREAD, MAX_THREADS))
 
 
@@ -275,9 +287,10 @@ class CompiledEngine(OwnEngine):
         plan = self._passes.plan
         plan.embedding = _table(inner.embed_tokens.weight, inner.embed_tokens)
         plan.final_norm = weight_of(inner.norm)
-        plan.head = weight_of(model.get_output_embeddings())
-        self._slots = np.full(len(inner.layers), -1, np.int64)  # slots of the kept states, by layer
-        self._states = np.empty((0, 0), np.float32)
+        plan.output_layer = weight_of(model.get_output_embeddings())
+        # Each layer's slot in the kept states, below 0 if its states are not kept.
+        self._state_slots = np.full(len(inner.layers), -1, np.int64)
+        self._states = np.empty((0, 0), np.float32)  # [tokens of the last pass, slots * width]
 
     def path(self, run: RunContext) -> DecodingPath:
         if run.device.type != "cpu":  # the target is on another device, with other draws
@@ -287,7 +300,7 @@ class CompiledEngine(OwnEngine):
         return NumpyPath(self, run, self.draft)
 
     def share_passes(self, threads: int) -> None:
-        self._passes.share(threads)
+        self._passes.limit_threads(threads)
 
     def round_context(self) -> AbstractContextManager[None]:
         # Outside compiled passes torch works on single rows only, and its other threads would spin
@@ -295,7 +308,7 @@ class CompiledEngine(OwnEngine):
         return one_torch_thread()
 
     def keep_states(self, layers: Sequence[int]) -> None:
-        self._slots[np.array(layers) - 1] = np.arange(len(layers))
+        self._state_slots[np.array(layers) - 1] = np.arange(len(layers))
 
     @property
     def states(self) -> Tensor:
@@ -309,23 +322,23 @@ class CompiledEngine(OwnEngine):
         passes.reserve(self.length + len(fed_ids), self.length)
         logits = np.empty((keep, self.vocab), np.float32)
         skipped = len(fed_ids) - keep  # tokens before the first one with wanted logits
-        slots = int(self._slots.max()) + 1
-        self._states = np.empty((len(fed_ids), slots * passes.plan.width), np.float32)
-        for begin in range(0, len(fed_ids), FED):
+        slot_count = int(self._state_slots.max()) + 1
+        self._states = np.empty((len(fed_ids), slot_count * passes.plan.width), np.float32)
+        for begin in range(0, len(fed_ids), PREFILL_CHUNK):
             if begin:  # a long prompt
                 check_stop()
-            block = fed_ids[begin : begin + FED]
+            chunk = fed_ids[begin : begin + PREFILL_CHUNK]
             first = max(0, begin - skipped)
-            end = max(first, begin + len(block) - skipped)
-            block_logits = logits[first:end]
-            plan = passes.planned(block, self.length, len(block_logits), temperature, layers)
-            plan.logits = block_logits.ctypes.data
-            if slots:
+            end = max(first, begin + len(chunk) - skipped)
+            chunk_logits = logits[first:end]
+            plan = passes.plan_pass(chunk, self.length, len(chunk_logits), temperature, layers)
+            plan.logits = chunk_logits.ctypes.data
+            if slot_count:
                 plan.states = self._states[begin:].ctypes.data
-                plan.kept_states = slots
-                plan.slots = self._slots.ctypes.data
+                plan.slot_count = slot_count
+                plan.state_slots = self._state_slots.ctypes.data
             passes.run(plan)
-            self.length += len(block)
+            self.length += len(chunk)
         return torch.from_numpy(logits)
 
     def rollback(self, length: int) -> None:
@@ -334,7 +347,7 @@ class CompiledEngine(OwnEngine):
     def take_over(self, other: Engine) -> bool:
         if not isinstance(other, CompiledEngine) or other._model is not self._model:
             return False
-        if not np.array_equal(other._slots, self._slots):
+        if not np.array_equal(other._state_slots, self._state_slots):
             return False
         self._passes.copy_cache(other._passes, other.length)
         self._states = other._states
@@ -351,12 +364,13 @@ class CompiledEngine(OwnEngine):
         self,
         ids: Integers,
         uniforms: Doubles,
-        rows: Distributions,
+        distributions: Distributions,
         layers: int | None = None,
         min_confidence: float = 0.0,
     ) -> Draft:
         """Append `ids` [m] to the cache and draft a token with each of `uniforms` [n] after them,
-        or fewer by `min_confidence`; all but the last are appended too. rows: are written."""
+        or fewer by `min_confidence`; all but the last are appended too. distributions: are
+        written."""
         n = len(uniforms)
         end = self.length + len(ids)
         passes = self._passes
@@ -364,42 +378,47 @@ class CompiledEngine(OwnEngine):
         drafted = np.empty(n, np.int64)
         logits = np.empty((n, self.vocab), np.float32)
         confidences = np.empty(n if min_confidence else 0)
-        following = passes.planned(drafted[:1], end, 1, rows.temperature, layers)
-        first = passes.planned(ids, self.length, 1, rows.temperature, layers)
-        with awake_workers(self.threads) as slots:
+        temperature = distributions.temperature
+        following = passes.plan_pass(drafted[:1], end, 1, temperature, layers)
+        # `first` comes last: a plan of many tokens is valid until the next one.
+        first = passes.plan_pass(ids, self.length, 1, temperature, layers)
+        with awake_workers(self.threads) as worker_slots:
             count = run_draft(
-                slots,
+                worker_slots,
                 addressof(first),
                 addressof(following),
-                rows.greedy,
+                distributions.greedy,
                 np.float32(TIE),
                 min_confidence,
                 uniforms,
                 drafted,
                 logits,
-                rows.rows(n),
+                distributions.buffer(n),
                 confidences,
             )
         self.length = end + count - 1
-        rows.store(drafted[:count])
+        distributions.store(drafted[:count])
         step_logits = torch.from_numpy(logits[:count]).split(1)
         return Draft(
-            rows.ids[count],
-            rows.p[count],
+            distributions.ids[count],
+            distributions.p[count],
             step_logits,
             confidences=confidences[:count].tolist(),
         )
 
 
 def drafts_at_once(settings: Settings) -> bool:
-    """Whether drafts are greedy, or drawn from a softmax without top-k or top-p: compiled code can
-    do no more."""
+    """Whether compiled code can make the drafts: greedy ones, and those drawn from a softmax
+    without top-k or top-p."""
     return settings.greedy or softmax_only(settings)
 
 
 class CompiledHeadEngine(StateReader):
-    """A head on the target: passes of one layer, which reads an embedding and a state side by
-    side."""
+    """An EAGLE-3 head: passes of one layer, which reads an embedding and a state side by side.
+
+    At each position it reads the target's state of a token together with the next token. So it
+    never reads the first token of a text, and its cache has one position less than the text.
+    """
 
     name = "compiled"
 
@@ -415,10 +434,10 @@ class CompiledHeadEngine(StateReader):
         )
         plan = self._passes.plan
         plan.embedding = _table(head.embedding)
-        plan.unread_width = head.fc.in_features
+        plan.unfused_width = head.fc.in_features
         plan.normed_residual = config.norm_before_residual
         plan.final_norm = weight_of(head.norm)
-        plan.head = weight_of(head.lm_head)
+        plan.output_layer = weight_of(head.lm_head)
         plan.fuse = weight_of(head.fc)
         plan.fuse_norm = weight_of(head.input_norm)
         plan.state_norm = weight_of(head.midlayer.hidden_norm)
@@ -426,35 +445,35 @@ class CompiledHeadEngine(StateReader):
         # The head's own ids of draftable tokens, and the target's ids of the same tokens.
         self._draftable = np.flatnonzero((targets >= 0) & (targets < vocab))
         self._targets = targets[self._draftable]
-        self._read = 0  # positions
-        self._unread = torch.empty(0, head.fc.in_features)
-        self._output = torch.empty(0, head.fc.out_features)
+        self._cached = 0  # positions in the cache
+        self._unread_states = torch.empty(0, head.fc.in_features)
+        self._output = torch.empty(0, head.fc.out_features)  # of the last position
 
     @property
     def length(self) -> int:
-        return self._read + 1
+        return self._cached + 1
 
     def forward(
         self, ids: Tensor, keep: int, layers: int | None = None, temperature: float = 1.0
     ) -> Tensor:
         n = len(ids)
         passes = self._passes
-        states = self._unread.numpy()
-        passes.reserve(self._read + n, self._read)
-        hidden = self._output.numpy()  # this chain's, unless there are new states of the target
+        states = self._unread_states.numpy()
+        passes.reserve(self._cached + n, self._cached)
+        hidden = self._output.numpy()  # for one token; new states of the target replace it
         if len(states):
             hidden = np.empty((n, passes.plan.width), np.float32)
         head_logits = np.empty((keep, passes.plan.vocab), np.float32)
-        plan = passes.planned(ids.numpy(), self._read, keep, temperature)
-        plan.unread = 0
+        plan = passes.plan_pass(ids.numpy(), self._cached, keep, temperature)
+        plan.unfused_states = 0
         if len(states):
-            plan.unread = states.ctypes.data
+            plan.unfused_states = states.ctypes.data
         plan.hidden = hidden.ctypes.data
         plan.logits = head_logits.ctypes.data
         passes.run(plan)
-        self._read += n
-        self._unread = self._unread[:0]
-        self._output = torch.from_numpy(passes.shared["x"][n - 1 : n].copy())
+        self._cached += n
+        self._unread_states = self._unread_states[:0]
+        self._output = torch.from_numpy(passes.state_memory["x"][n - 1 : n].copy())
         logits = np.full((keep, self._vocab), -np.inf, np.float32)
         if len(self._draftable) < head_logits.shape[1]:
             head_logits = head_logits[:, self._draftable]
@@ -462,4 +481,4 @@ class CompiledHeadEngine(StateReader):
         return torch.from_numpy(logits)
 
     def rollback(self, length: int) -> None:
-        self._read = length - 1
+        self._cached = length - 1

@@ -25,16 +25,16 @@ from .rows import (
     norm,
     norm_heads,
     product,
-    remember,
     rotate,
-    share,
+    thread_range,
     wait_at_barrier,
+    write_cache,
 )
 
 
 @inlined
 def cache_of(plan, layer):
-    """The keys and values of a layer, in the shapes of `attend`."""
+    """The cached keys and values of a layer, fp32 in the shapes of `attend`."""
     heads = plan.kv_heads
     head_dim = plan.head_dim
     capacity = plan.capacity
@@ -48,8 +48,8 @@ def cache_of(plan, layer):
 def attend(plan, q, keys, values, thread, attended):
     """Compute the thread's share of softmax(q k) v over all positions up to each token's own.
 
-    q, attended: [n, heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
-    capacity, head_dim].
+    q, attended: [n, heads * head_dim]; attended is written. keys: [kv_heads, head_dim, capacity].
+    values: [kv_heads, capacity, head_dim].
     """
     head_dim = plan.head_dim
     kv_heads = plan.kv_heads
@@ -112,20 +112,20 @@ def attention_block(plan, layer, thread, arrivals, angles, ordered_inputs, x, ke
     k = matrix(plan.k, n, plan.kv_heads * head_dim)
     v = matrix(plan.v, n, plan.kv_heads * head_dim)
     attended = matrix(plan.attended, n, plan.heads * head_dim)
-    first, last = share(plan.heads, thread, threads, 1)
+    first, last = thread_range(plan.heads, thread, threads, 1)
     begin = first * head_dim
     end = last * head_dim
     product(plan, ordered_inputs, layer.query, layer.query_bias, begin, end, q)
     norm_heads(q, first, last, head_dim, layer.query_norm, eps)
     rotate(q, first, last, head_dim, angles, plan.score_factor)
-    first, last = share(plan.kv_heads, thread, threads, 1)
+    first, last = thread_range(plan.kv_heads, thread, threads, 1)
     begin = first * head_dim
     end = last * head_dim
     product(plan, ordered_inputs, layer.key, layer.key_bias, begin, end, k)
     product(plan, ordered_inputs, layer.value, layer.value_bias, begin, end, v)
     norm_heads(k, first, last, head_dim, layer.key_norm, eps)
     rotate(k, first, last, head_dim, angles, np.float32(1.0))
-    remember(k, v, first, last, plan.start, keys, values)
+    write_cache(k, v, first, last, plan.start, keys, values)
     arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
     attend(plan, q, keys, values, thread, attended)
     arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
@@ -135,9 +135,9 @@ def attention_block(plan, layer, thread, arrivals, angles, ordered_inputs, x, ke
 
 @compiled_only
 def _add_product(plan, inputs, weight, bias, thread, x):
-    """x += inputs @ weight.T + bias, the thread's share of the columns."""
+    """x += inputs @ weight.T + bias, the thread's share of the columns of x [n, width]."""
     added = matrix(plan.added, x.shape[0], plan.width)
-    first, last = share(plan.width, thread, plan.threads, STEP)
+    first, last = thread_range(plan.width, thread, plan.threads, STEP)
     product(plan, in_both_orders(plan, inputs), weight, bias, first, last, added)
     for r in range(x.shape[0]):
         for i in range(first, last):
@@ -146,14 +146,17 @@ def _add_product(plan, inputs, weight, bias, thread, x):
 
 @inlined
 def mlp_block(plan, layer, thread, arrivals, x, normed):
-    """x += down(silu(gate) * up) of norm(x), the thread's share. Returns the arrivals."""
+    """x += down(silu(gate) * up) of norm(x), the thread's share. Returns the arrivals.
+
+    x: [n, width]. normed: memory of the same shape for norm(x).
+    """
     threads = plan.threads
     n = x.shape[0]
     gate = matrix(plan.gate, n, plan.inner)
     up = matrix(plan.up, n, plan.inner)
     norm(x, layer.middle_norm, plan.eps, np.float32(1.0), normed)
     ordered_inputs = in_both_orders(plan, normed)
-    first, last = share(plan.inner, thread, threads, STEP)
+    first, last = thread_range(plan.inner, thread, threads, STEP)
     product(plan, ordered_inputs, layer.gate, layer.gate_bias, first, last, gate)
     product(plan, ordered_inputs, layer.up, layer.up_bias, first, last, up)
     for r in range(n if first < last else 0):
@@ -165,17 +168,17 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
 
 
 @inlined
-def _beside_states(plan, layer, thread, arrivals, x):
-    """Make the inputs of a head's layer, [n, 2 * width]: the normed embeddings from x [n, width]
-    and the normed states, side by side. x becomes the residual of the layer. Returns the arrivals
-    too."""
+def _draft_head_inputs(plan, layer, thread, arrivals, x):
+    """Return the inputs of a draft head's layer, [n, 2 * width], and the arrivals. The inputs are
+    the normed embeddings from x [n, width] and the normed states, side by side. x becomes the
+    residual of the layer."""
     n = x.shape[0]
     width = plan.width
     eps = plan.eps
     hidden = matrix(plan.hidden, n, width)
-    begin, end = share(width, thread, plan.threads, STEP)
-    if plan.unread != 0:
-        states = matrix(plan.unread, n, plan.unread_width)
+    begin, end = thread_range(width, thread, plan.threads, STEP)
+    if plan.unfused_states != 0:
+        states = matrix(plan.unfused_states, n, plan.unfused_width)
         if plan.fuse_norm.address != 0:
             normed_states = np.empty(states.shape, np.float32)
             norm(states, plan.fuse_norm, eps, np.float32(1.0), normed_states)
@@ -200,12 +203,12 @@ def _beside_states(plan, layer, thread, arrivals, x):
 
 @inlined
 def _keep_states(plan, layer, x):
-    """Copy x into its slot of the kept states, if this layer has one."""
-    slot = carray(pointer(plan.slots), plan.depth, np.int64)[layer]
+    """Copy x [n, width] into the layer's slot of the kept states, if it has one."""
+    slot = carray(pointer(plan.state_slots), plan.depth, np.int64)[layer]
     if slot < 0:
         return
     width = plan.width
-    kept = matrix(plan.states, x.shape[0], plan.kept_states * width)
+    kept = matrix(plan.states, x.shape[0], plan.slot_count * width)
     for r in range(x.shape[0]):
         for i in range(width):
             kept[r, slot * width + i] = x[r, i]
@@ -213,6 +216,7 @@ def _keep_states(plan, layer, x):
 
 @compiled_only
 def plan_at(address):
+    """The plan at an address, not a copy."""
     return carray(pointer(address), 1, PLAN)[0]
 
 
@@ -224,7 +228,11 @@ def compiled_pass():
 
 
 def run_pass(thread, address):
-    """Run one thread's share of the pass whose plan is at `address`."""
+    """Run one thread's share of the pass whose plan is at `address`.
+
+    Each thread norms all rows for itself, and computes its own columns of each product. At barriers
+    the threads wait for columns of the others.
+    """
     plan = plan_at(address)
     threads = plan.threads
     n = plan.tokens
@@ -242,7 +250,7 @@ def run_pass(thread, address):
         inputs = normed
         keys, values = cache_of(plan, i)
         if plan.hidden != 0:
-            inputs, arrivals = _beside_states(plan, layer, thread, arrivals, x)
+            inputs, arrivals = _draft_head_inputs(plan, layer, thread, arrivals, x)
         else:
             norm(x, layer.input_norm, plan.eps, np.float32(1.0), normed)
         ordered_inputs = in_both_orders(plan, inputs)
@@ -255,7 +263,7 @@ def run_pass(thread, address):
             _keep_states(plan, i, x)
     last = normed[n - keep :]
     norm(x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last)
-    begin, end = share(plan.vocab, thread, threads, STEP)
+    begin, end = thread_range(plan.vocab, thread, threads, STEP)
     logits = matrix(plan.logits, keep, plan.vocab)
-    product(plan, in_both_orders(plan, last), plan.head, plan.nothing, begin, end, logits)
+    product(plan, in_both_orders(plan, last), plan.output_layer, plan.nothing, begin, end, logits)
     wait_at_barrier(plan.barrier, arrivals, threads)

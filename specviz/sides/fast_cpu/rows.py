@@ -67,9 +67,9 @@ class Plan(Structure):
         ("head_dim", c_int64),
         ("capacity", c_int64),  # positions of the cache
         ("threads", c_int64),  # that share the pass
-        ("start", c_int64),  # cached tokens
-        ("tokens", c_int64),  # fed tokens
-        ("keep", c_int64),  # the last fed tokens, whose logits are wanted
+        ("start", c_int64),  # the number of cached tokens, so the position of the first fed one
+        ("tokens", c_int64),  # the number of fed tokens
+        ("keep", c_int64),  # the number of last fed tokens whose logits are wanted
         ("barrier", c_int64),  # the address of the int64 that counts arrivals at barriers
         ("arrivals", c_int64),  # that number when the pass begins
         # Addresses.
@@ -88,29 +88,28 @@ class Plan(Structure):
         ("added", c_int64),  # a block's output, to be added to x
         ("gate", c_int64),
         ("up", c_int64),
-        ("states", c_int64),  # kept states of some layers, side by side
-        ("slots", c_int64),  # each layer's slot in the kept states, int64 [depth], below 0 if none
-        ("kept_states", c_int64),  # the number of layers whose states are kept
-        # For a head on a target, otherwise 0.
-        (
-            "unread",
-            c_int64,
-        ),  # the address of states to fuse; 0 for its own output instead
-        ("unread_width", c_int64),  # numbers in each
-        ("hidden", c_int64),  # the address of the state next to each embedding
+        # The kept states: those of some layers, side by side, in one slot for each such layer.
+        ("states", c_int64),  # fp32 [tokens, slot_count * width], written; 0 if none are kept
+        ("state_slots", c_int64),  # each layer's slot, int64 [layers], below 0 if it has none
+        ("slot_count", c_int64),
+        # For a draft head, otherwise 0.
+        ("unfused_states", c_int64),  # the target's, fp32 [tokens, unfused_width]; 0 if none
+        ("unfused_width", c_int64),
+        # The state next to each embedding: fused from `unfused_states`, or the head's own output.
+        ("hidden", c_int64),  # fp32 [tokens, width]
         ("normed_residual", c_int64),  # whether the residual is the normed state
         # Weights.
         ("embedding", Weight),
         ("final_norm", Weight),
-        ("head", Weight),
-        ("fuse", Weight),  # this one and the next two are a head's
+        ("output_layer", Weight),
+        ("fuse", Weight),  # this one and the next two are a draft head's
         ("fuse_norm", Weight),
         ("state_norm", Weight),
         ("nothing", Weight),  # stands for a missing bias
         ("eps", c_float),  # of the norms
-        ("rotary_factor", c_float),
-        ("score_factor", c_float),
-        ("logit_factor", c_float),
+        ("rotary_factor", c_float),  # of the cosines and sines
+        ("score_factor", c_float),  # of the attention's scores
+        ("logit_factor", c_float),  # 1 / temperature
     )
 
 
@@ -119,15 +118,20 @@ PLAN = np.dtype(Plan)
 
 
 @compiled_only
-def share(count, thread, threads, unit):
-    """The thread's share of `count` items, from and to, in multiples of `unit`."""
+def thread_range(count, thread, threads, unit):
+    """The thread's items of `count`: the first one, and the one after the last. Threads get
+    multiples of `unit`, except at the end."""
     each = -(-count // (threads * unit)) * unit
     return min(thread * each, count), min((thread + 1) * each, count)
 
 
 @compiled_only
 def wait_at_barrier(counter, arrivals, threads):
-    """Wait until all threads are here. arrivals: the count before. Returns the count after."""
+    """Wait until all threads are here. Returns the arrivals after this barrier.
+
+    counter: the address of the int64 that counts arrivals. arrivals: the count at which
+    the barrier before was complete.
+    """
     arrivals += threads
     if threads > 1:
         add_one(counter)
@@ -204,8 +208,8 @@ def norm(x, weight, eps, scale, out):
 
 @compiled_only
 def rotate(states, first, last, head_dim, angles, scale):
-    """Rotate heads `first` to `last` in place by the rotary embedding, times `scale` (Su et al.
-    2021, arXiv 2104.09864). states: [n, heads * head_dim]."""
+    """Rotate heads `first` to `last` - 1 in place by the rotary embedding, times `scale` (Su et al.
+    2021, arXiv 2104.09864). states: [n, heads * head_dim]. angles: from `angles_of`."""
     cosines, sines = angles
     half = head_dim // 2
     for r in range(states.shape[0]):
@@ -222,7 +226,8 @@ def rotate(states, first, last, head_dim, angles, scale):
 
 @compiled_only
 def norm_heads(states, first, last, head_dim, weight, eps):
-    """Norm single heads, as Qwen3 does for q and k."""
+    """Norm each of heads `first` to `last` - 1 in place, as Qwen3 does for q and k. states: [n,
+    heads * head_dim]. Without this weight, do nothing."""
     if weight.address == 0:
         return
     for h in range(first, last):
@@ -235,8 +240,8 @@ def norm_heads(states, first, last, head_dim, weight, eps):
 
 @inlined
 def embed(plan, ids, thread, x):
-    """Write the thread's share of the embeddings of `ids`. x: [n, width]."""
-    first, last = share(len(ids), thread, plan.threads, 1)
+    """Write the thread's share of the embeddings of `ids`, int64 [n], to x [n, width]."""
+    first, last = thread_range(len(ids), thread, plan.threads, 1)
     table = plan.embedding
     for r in range(first, last):
         source = table.address + bytes_of(table.kind, ids[r] * plan.width)
@@ -258,8 +263,13 @@ def angles_of(frequencies, scaling, start, n):
 
 
 @inlined
-def remember(k, v, first, last, start, keys, values):
-    """Write the keys and values of heads `first` to `last` into the cache, from `start` on."""
+def write_cache(k, v, first, last, start, keys, values):
+    """Write the keys and values of heads `first` to `last` - 1 into the cache, from position
+    `start` on.
+
+    k, v: [n, kv_heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
+    capacity, head_dim].
+    """
     head_dim = keys.shape[1]
     for r in range(k.shape[0]):
         for g in range(first, last):
@@ -270,4 +280,5 @@ def remember(k, v, first, last, start, keys, values):
 
 @compiled_only
 def matrix(address, rows, columns):
+    """The fp32 matrix [rows, columns] at an address."""
     return carray(pointer(address), (rows, columns), np.float32)

@@ -30,33 +30,32 @@ MAX_THREADS = 256  # the most that share a pass
 SPINS = 2_000
 YIELDS = 4_000  # about a millisecond on an idle processor
 
-PASS_COUNT = 0
-PLAN_AT = 1
-STAYS_AWAKE = 2
-SLOT = 16
-"""Entries of a worker's slot, int64: the number of passes so far, the address of the last one's
-plan, and whether the worker must not sleep. The rest is padding, so that no two threads write to
-one line of the processor's cache."""
+# A worker's slot is int64 [SLOT_LENGTH]: through it the worker gets its passes. The entries:
+PASS_COUNT = 0  # the number of passes so far
+PLAN_AT = 1  # the address of the last pass's plan
+STAYS_AWAKE = 2  # 1 if the worker must not sleep
+# The rest is padding, so that no two threads write to one line of the processor's cache.
+SLOT_LENGTH = 16
 
 
 @njit(nogil=True, cache=True)
-def run_with_workers(slots, address):
-    """Run the pass whose plan is at `address`, together with the workers of these slots (int64 [n,
-    SLOT]), none of which sleeps."""
+def run_with_workers(worker_slots, address):
+    """Run the pass whose plan is at `address`, together with the workers of these slots, int64
+    [threads - 1, SLOT_LENGTH]. None of the workers may sleep."""
     plan = plan_at(address)
     plan.arrivals = read_shared(plan.barrier)
-    for i in range(len(slots)):
-        slots[i, PLAN_AT] = address
-        add_one(slots.ctypes.data + 8 * (i * SLOT + PASS_COUNT))
+    for i in range(len(worker_slots)):
+        worker_slots[i, PLAN_AT] = address
+        add_one(worker_slots.ctypes.data + 8 * (i * SLOT_LENGTH + PASS_COUNT))
     call_at(plan.code, 0, address)
 
 
 @njit(nogil=True, cache=True)
 def run_passes_of_slot(thread, slot, done):
     """Run a worker's share of each pass that is put into its slot, until there has been none for a
-    while and the worker may sleep.
+    while and the worker may sleep. Returns the new `done`.
 
-    thread: its number in a pass. done: the number of passes so far; returns the new number.
+    thread: the worker's number in a pass. done: the number of passes that it has run.
     """
     while True:
         waited = 0
@@ -89,8 +88,10 @@ def greedy_id(logits, tie):
 
 @compiled_only
 def _softmax_into(scratch, logits):
-    """Write softmax(logits) to scratch, and 0 after it. logits: fp32 [vocab]. scratch: fp32,
-    `vocab` rounded up to a multiple of `VECTOR_LENGTH`."""
+    """Write softmax(logits) to scratch, and zeros after it.
+
+    logits: fp32 [vocab]. scratch: fp32, `vocab` rounded up to a multiple of `VECTOR_LENGTH`.
+    """
     vocab = len(logits)
     for i in range(len(scratch)):
         scratch[i] = logits[i] if i < vocab else -np.inf
@@ -101,8 +102,8 @@ def _softmax_into(scratch, logits):
 def _draw(logits, uniform, scratch, q):
     """Write softmax(logits) to q and draw an id from it by inversion of its running sum in fp64.
 
-    logits, q: fp32 [vocab]. scratch: as in `_softmax_into`. uniform:
-    fp64 in [0, 1), so the whole sum is above the threshold: no id of weight 0 is drawn.
+    logits, q: fp32 [vocab]. scratch: as in `_softmax_into`. uniform: fp64 in [0, 1), so the whole
+    sum is above the threshold: no id of weight 0 is drawn.
     """
     vocab = len(logits)
     _softmax_into(scratch, logits)
@@ -121,15 +122,28 @@ def _draw(logits, uniform, scratch, q):
 
 @njit(nogil=True, cache=True)
 def run_draft(
-    slots, first, following, greedy, tie, min_confidence, uniforms, ids, logits, q, confidences
+    worker_slots,
+    first,
+    following,
+    greedy,
+    tie,
+    min_confidence,
+    uniforms,
+    ids,
+    logits,
+    q,
+    confidences,
 ):
-    """Draft one token per uniform, with the workers of these slots, or fewer by `min_confidence` as
-    in `core.tensor_draws.DraftEnd`; returns the number of drafted tokens.
+    """Draft a token with each of `uniforms`, fp64 [n], or fewer by `min_confidence` as in
+    `core.tensor_draws.DraftEnd`; returns the number of drafted tokens.
 
-    first: the address of the first pass's plan, which feeds all tokens that are not cached.
-    following: the address of the plan of the other passes, which feed the token before.
-    Written are ids, int64 [n], and logits, fp32 [n, vocab]; unless `greedy`, the distributions q,
-    fp32 [n, vocab]; and if `min_confidence` is not 0, the confidences, fp64 [n].
+    worker_slots: as in `run_with_workers`.
+    first: the address of the plan of the first pass, which feeds all tokens that are not cached.
+    following: the address of the plan of all later passes; each feeds the token drafted before it.
+    tie: as in `greedy_id`.
+    ids, logits: int64 [n] and fp32 [n, vocab], written.
+    q: fp32 [n, vocab], the distributions, written unless `greedy`.
+    confidences: fp64 [n], written if `min_confidence` is not 0, else empty.
     """
     scratch = np.empty(-(-logits.shape[1] // VECTOR_LENGTH) * VECTOR_LENGTH, np.float32)
     product = 1.0  # of the confidences
@@ -141,7 +155,7 @@ def run_draft(
             plan.ids = ids.ctypes.data + 8 * (step - 1)
         if step > 1:
             plan.start += 1
-        run_with_workers(slots, address)
+        run_with_workers(worker_slots, address)
         if greedy:
             ids[step] = greedy_id(logits[step], tie)
         else:
@@ -160,7 +174,7 @@ Integers = NDArray[np.int64]
 
 
 def _work(thread: int, slot: Integers, awake: threading.Event) -> None:
-    """Run passes whenever `awake` is set, for ever."""
+    """Run passes whenever `awake` is set, forever."""
     done = 0
     while True:
         awake.wait()
@@ -168,21 +182,21 @@ def _work(thread: int, slot: Integers, awake: threading.Event) -> None:
 
 
 class _Worker(NamedTuple):
-    """A thread of the pool. awake: wakes it when it is set."""
+    """A thread of the pool. awake: the thread sleeps while this is not set."""
 
     slot: Integers
     awake: threading.Event
 
 
-barrier = np.zeros(SLOT, np.int64)  # counts the arrivals of all passes
-_slots = np.zeros((MAX_THREADS, SLOT), np.int64)
+barrier = np.zeros(SLOT_LENGTH, np.int64)  # counts the arrivals of all passes
+_worker_slots = np.zeros((MAX_THREADS, SLOT_LENGTH), np.int64)
 _workers: list[_Worker] = []  # more are started when a pass needs them
 _pool_lock = threading.Lock()
 
 
 def _start_worker(index: int) -> _Worker:
-    """Start the worker that has the slot at this index."""
-    slot = _slots[index]
+    """Start the worker of the slot at this index."""
+    slot = _worker_slots[index]
     awake = threading.Event()
     number = index + 1  # of the thread in a pass, whose caller is number 0
     thread = threading.Thread(
@@ -204,7 +218,7 @@ def awake_workers(threads: int) -> Iterator[Integers]:
             worker.slot[STAYS_AWAKE] = 1
             worker.awake.set()
         try:
-            yield _slots[: threads - 1]
+            yield _worker_slots[: threads - 1]
         finally:
             for worker in workers:
                 worker.awake.clear()

@@ -224,7 +224,7 @@ class HeadEngine(StateReader):
         self._head = head
         weight = head.fc.weight
         self._cache = DynamicLayer()
-        self._unread = weight.new_empty(0, head.fc.in_features)
+        self._unread_states = weight.new_empty(0, head.fc.in_features)
         self._output = weight.new_empty(0, head.fc.out_features)  # of the last position
         # Ids without a token in the target's tokenizer are never drafted.
         self._known = (head.targets < vocab).nonzero()[:, 0]
@@ -241,9 +241,9 @@ class HeadEngine(StateReader):
         head = self._head
         with memory_limited():
             hidden = self._output
-            if len(self._unread):
-                hidden = head.fuse(self._unread)
-                self._unread = self._unread[:0]
+            if len(self._unread_states):
+                hidden = head.fuse(self._unread_states)
+                self._unread_states = self._unread_states[:0]
             outputs = head.step(ids.to(self.device), hidden, self._cache)
             self._output = outputs[-1:]
             logits = head.logits(outputs[-keep:]) / temperature

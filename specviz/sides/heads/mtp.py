@@ -81,7 +81,7 @@ class MtpEngine(StateReader):
         self._cache: Any = MtpCache(config=head.model.config)
         self._cache.activate_past_recording()
         no_states = torch.empty(0, head.width, device=head.device, dtype=head.dtype)
-        self._unread = no_states
+        self._unread_states = no_states
         self._output = no_states
         self._ids = torch.empty(0, dtype=torch.long, device=head.device)  # tokens read, from 1 on
         # By layer: the states still to be read, from the position where its cache ends after a
@@ -135,10 +135,10 @@ class MtpEngine(StateReader):
 
     def _chained(self) -> Tensor:
         """The outputs [n, width] of the pass over the tokens that were just added to `_ids`."""
-        if len(self._unread):
+        if len(self._unread_states):
             self._step = 0
-            states = self._unread
-            self._unread = self._unread[:0]
+            states = self._unread_states
+            self._unread_states = self._unread_states[:0]
         else:
             self._step += 1
             states = self._output
