@@ -240,6 +240,7 @@ def _table(tensor: Tensor, module: Any = None) -> Weight:
 
 
 def _kind(tensor: Tensor, module: Any) -> int:
+    """The kind of a tensor's weights, as in `blocks.KINDS`. module: its owner."""
     return KINDS[packed_kind(module) or DTYPE_KINDS[tensor.dtype]]
 
 
@@ -308,6 +309,7 @@ class CompiledEngine(OwnEngine):
         return one_torch_thread()
 
     def keep_states(self, layers: Sequence[int]) -> None:
+        # The states after n layers are those that layer n - 1, counted from 0, writes.
         self._state_slots[np.array(layers) - 1] = np.arange(len(layers))
 
     @property
@@ -328,6 +330,7 @@ class CompiledEngine(OwnEngine):
             if begin:  # a long prompt
                 check_stop()
             chunk = fed_ids[begin : begin + PREFILL_CHUNK]
+            # The chunk's rows of the logits: none before the first token with wanted logits.
             first = max(0, begin - skipped)
             end = max(first, begin + len(chunk) - skipped)
             chunk_logits = logits[first:end]

@@ -27,15 +27,14 @@ SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its
 
 
 class Weight(Structure):
-    """A tensor: its address, 0 if the model has no such tensor; its kind (`blocks.KINDS`); for a
-    matrix also the address of the code of its products (`products.product_code`,
-    `integer_products.integer_product_code`), and the bytes of `STEP` outputs."""
+    """A tensor of the model; all fields are 0 if the model has no such tensor."""
 
     _fields_ = (
         ("address", c_int64),
-        ("kind", c_int64),
-        ("product", c_int64),
-        ("step_bytes", c_int64),
+        ("kind", c_int64),  # of `blocks.KINDS`
+        # For a matrix that is multiplied, otherwise 0.
+        ("product", c_int64),  # the address of `product_code` or `integer_product_code`
+        ("step_bytes", c_int64),  # bytes of the weights of `STEP` outputs
     )
 
 
@@ -80,7 +79,7 @@ class Plan(Structure):
         ("keys", c_int64),  # fp32 [layers, kv_heads, head_dim, capacity]
         ("values", c_int64),  # fp32 [layers, kv_heads, capacity, head_dim]
         # Addresses of memory for states, fp32 [tokens, ...].
-        ("x", c_int64),  # after each layer; for a head, its layer's output
+        ("x", c_int64),  # after each layer; for a draft head, its layer's output
         ("q", c_int64),
         ("k", c_int64),
         ("v", c_int64),
@@ -129,8 +128,8 @@ def thread_range(count, thread, threads, unit):
 def wait_at_barrier(counter, arrivals, threads):
     """Wait until all threads are here. Returns the arrivals after this barrier.
 
-    counter: the address of the int64 that counts arrivals. arrivals: the count at which
-    the barrier before was complete.
+    counter: the address of the int64 that counts arrivals. arrivals: the count at which the barrier
+    before was complete.
     """
     arrivals += threads
     if threads > 1:
@@ -193,7 +192,10 @@ def product(plan, ordered_inputs, weight, bias, begin, end, y):
 
 @compiled_only
 def norm(x, weight, eps, scale, out):
-    """out = x / rms(x) * weight * scale, row by row (Zhang and Sennrich 2019, arXiv 1910.07467)."""
+    """out = x / rms(x) * weight * scale, row by row (Zhang and Sennrich 2019, arXiv 1910.07467).
+
+    x, out: [n, width]; they may be the same memory.
+    """
     n, width = x.shape
     line = np.empty(width, np.float32)
     widen_numbers(weight.kind, weight.address, line.ctypes.data, width)
