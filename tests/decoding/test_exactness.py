@@ -319,10 +319,11 @@ def test_a_q_from_before_truncation_fails(monkeypatch: pytest.MonkeyPatch):
     drawn = Distributions.draw
 
     def judged_by_the_whole(
-        rows: Distributions, place: int, logits: Tensor, uniform: float
+        distributions: Distributions, place: int, logits: Tensor, uniform: float
     ) -> Tensor:
-        feed = drawn(rows, place, logits, uniform)
-        rows.p[place + 1][place] = probabilities(logits * rows.temperature, whole)[0]
+        feed = drawn(distributions, place, logits, uniform)
+        whole_q = probabilities(logits * distributions.temperature, whole)
+        distributions.p[place + 1][place] = whole_q[0]
         return feed
 
     monkeypatch.setattr(Distributions, "draw", judged_by_the_whole)

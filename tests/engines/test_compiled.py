@@ -150,8 +150,8 @@ def test_a_draft_run_is_its_steps(
     engines = [CompiledEngine(model, VOCAB) for _ in range(2)]
     for engine in engines:
         engine.forward(ids[:7], 1)
-    rows = Distributions(Settings(temperature=temperature), VOCAB)
-    draft = engines[0].draft(ids[7:].numpy(), uniforms, rows)
+    distributions = Distributions(Settings(temperature=temperature), VOCAB)
+    draft = engines[0].draft(ids[7:].numpy(), uniforms, distributions)
     assert draft.step_logits is not None
     feed = ids[7:]
     for step, token in enumerate(draft.ids.tolist()):
