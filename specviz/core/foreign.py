@@ -16,7 +16,7 @@ from torch import Tensor
 from ..base.errors import KindError, SpecvizError
 from .drafter import Drafter
 from .records import DrafterKind, VerdictKind
-from .types import Draft, RunContext
+from .types import Draft, JudgedRound, RunContext
 
 if TYPE_CHECKING:
     from .protocols import DecodingPath
@@ -127,7 +127,12 @@ def _is_of_tensors(draft: object) -> TypeGuard[Draft]:
 
 
 def checked_rule(kind: VerdictKind) -> Callable[..., Tensor]:
-    """Wrap the rule of another package: raise `KindError` where it breaks its promises."""
+    """Wrap the rule of another package: raise `KindError` if it fails, or if its result has another
+    dtype or shape.
+
+    The rule may run inside a captured graph, where the host cannot read its two numbers:
+    `check_verdict` checks these once a path has read them.
+    """
     rule = kind.decide
 
     def decide_and_check(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Any) -> Tensor:
@@ -138,17 +143,22 @@ def checked_rule(kind: VerdictKind) -> Callable[..., Tensor]:
             raise KindError(
                 f"{_name(kind)} did not return an int64 tensor [accepted, next id]: return one."
             )
-        accepted, next_id = decision.tolist()
-        if not 0 <= accepted <= len(drafted):
-            raise KindError(
-                f"{_name(kind)} accepted {accepted} of {len(drafted)} drafts: use 0 to "
-                f"{len(drafted)}."
-            )
-        if not 0 <= next_id < p.shape[-1]:
-            raise KindError(f"{_name(kind)} returned the id {next_id}: use 0 to {p.shape[-1] - 1}.")
         return decision
 
     return decide_and_check
+
+
+def check_verdict(kind: VerdictKind, judged: JudgedRound) -> None:
+    """Raise `KindError` if the rule of another package decided what no rule can."""
+    accepted, next_id, _ = judged.verdict
+    drafted = len(judged.ids)
+    vocab = judged.p.shape[-1]
+    if not 0 <= accepted <= drafted:
+        raise KindError(
+            f"{_name(kind)} accepted {accepted} of {drafted} drafts: use 0 to {drafted}."
+        )
+    if not 0 <= next_id < vocab:
+        raise KindError(f"{_name(kind)} returned the id {next_id}: use 0 to {vocab - 1}.")
 
 
 def _is_decision(value: object) -> TypeGuard[Tensor]:

@@ -14,7 +14,7 @@ so that nothing is drafted:
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from .events import EndReason, Round, Token
 from .lanes import BASELINE, Lane
 from .model_facts import before_border, context_length, rotation_borders
 from .pair import Pair
-from .paths import make_context, other_rule_of
+from .paths import make_context, other_rule_of, verdict_check_of
 from .registry import drafter_kind
 from .settings import Settings
 from .shared_prompt import SharedPrompt
@@ -110,6 +110,7 @@ def start_lane(
         path=path,
         drafter=drafter,
         policy=policy_for(settings, pair, target, drafter),
+        check=None if options.other_rule else verdict_check_of(settings),
         annotator=Annotator(pair.tokenizer, settings, ids, target.top_logprobs_only),
         budget=budget,
         context=context_length(pair.target) or budget,
@@ -124,6 +125,7 @@ class LaneRun:
 
     ids: of the prompt and of all that was committed since.
     policy: None if every round may draft up to `settings.gamma` tokens.
+    check: of each verdict, before anything reads it; None if the rule is one of ours.
     budget: the most tokens of prompt and text.
     context: the most tokens that the target can see.
     borders: of the target's rotations, see `rotation_borders`.
@@ -144,6 +146,7 @@ class LaneRun:
     path: DecodingPath
     drafter: Drafter
     policy: Policy | None
+    check: Callable[[JudgedRound], None] | None
     annotator: Annotator
     budget: int
     context: int
@@ -172,7 +175,9 @@ class LaneRun:
         if self.drafter.engine_name is not None:
             seconds["draft"] = self.drafter.prefill(prefix)
             engines["draft"] = self.drafter.engine_name
-        if self.policy is None:  # else the next number of drafts depends on the last verdict
+        # The device may begin the next round before the host has read the last verdict. A policy
+        # must read it to choose the next number of drafts, and a foreign rule's must be checked.
+        if self.policy is None and self.check is None:
             self.whole_rounds = self.target.whole_rounds(self.path, self.drafter, self.ids)
         self.target.round_fields()  # the cost of the prefill belongs to no round
         self.wall += now(self.device) - self.resumed - spent + seconds["target"]
@@ -208,6 +213,8 @@ class LaneRun:
             draft = self.drafter.draft(self.ids, gamma)
         drafted = now(self.device)
         judged = self.path.judge(self.ids, draft)
+        if self.check is not None:
+            self.check(judged)
         verified = now(self.device)
         emitted = self.commit(judged)
         done = now(self.device)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from .types import RunContext
 
 if TYPE_CHECKING:
     from .protocols import DecodingPath, Engine, RandomSource, Rule
+    from .types import JudgedRound
 
 
 def make_context(
@@ -77,3 +79,13 @@ def other_rule_of(settings: Settings) -> Rule | None:
 
         return checked_rule(kind)
     return kind.decide
+
+
+def verdict_check_of(settings: Settings) -> Callable[[JudgedRound], None] | None:
+    """A check of each verdict before it is committed, if another package provides the rule."""
+    kind = verdict_kind(settings.rule)
+    if kind.package is None:
+        return None
+    from .foreign import check_verdict
+
+    return partial(check_verdict, kind)

@@ -31,11 +31,13 @@ from toy_heads import random_head
 from toy_models import emitted_ids, generated, llama, mini, pair_of, relative
 
 import specviz.sides.fast_gpu.engine
-from specviz import Pair, Settings, baseline, race, speculate
-from specviz.base.errors import ModelError
+from specviz import Pair, Settings, VerdictKind, baseline, race, speculate
+from specviz.base.errors import KindError, ModelError
+from specviz.core import registry
 from specviz.core.engine_choice import make_engine
 from specviz.core.loop import start_lane
 from specviz.core.tensor_draws import probabilities
+from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.core.views import copied
 from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass
 
@@ -123,6 +125,45 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
         assert len(tokens[0]) == len(judged.ids) and tokens[1] is not None
         drafted += len(judged.ids)
     assert drafted > 0 or drafter == "none"
+
+
+def foreign(name: str, decide: Callable[..., Any]) -> VerdictKind:
+    return VerdictKind(name=name, decide=decide, label=name, package="them 1.0")
+
+
+def test_the_check_of_a_foreign_rule_makes_no_host_wait(
+    pair: Pair, form: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Its rule may run inside a captured graph, where a read on the host fails."""
+    calls = []
+
+    def decide(*inputs: Any) -> torch.Tensor:
+        calls.append(len(inputs))
+        return decide_on_tensors(*inputs)
+
+    monkeypatch.setitem(registry.known_verdicts, "usual", foreign("usual", decide))
+    settings = Settings(gamma=3, temperature=1.0, max_new_tokens=7, verdict="usual")
+    run = start_lane(pair, PROMPT, settings, "speculative")
+    run.prefill()
+    assert run.target.name == form and run.whole_rounds is None
+    while run.ended is None:
+        with host_waits() as waits:
+            run.round()
+        assert waits == ["tolist", "_to_copy"]
+    assert calls
+
+
+@pytest.mark.parametrize(
+    "decision", [[99, 0], [-1, 0], [0, VOCAB], [0, -1]], ids=lambda decision: str(decision)
+)
+def test_an_impossible_verdict_of_a_foreign_rule_is_refused(
+    pair: Pair, form: str, decision: list[int], monkeypatch: pytest.MonkeyPatch
+):
+    wrong = foreign("wrong", lambda *_: torch.tensor(decision, device=DEVICE))
+    monkeypatch.setitem(registry.known_verdicts, "wrong", wrong)
+    settings = Settings(gamma=3, temperature=1.0, max_new_tokens=7, verdict="wrong")
+    with pytest.raises(KindError, match="the verdict 'wrong' of them 1.0"):
+        list(speculate(pair, PROMPT, settings))
 
 
 def test_no_line_of_a_round_waits_outside_of_these_parts(pair: Pair):
