@@ -116,9 +116,9 @@ def test_the_verdict_of_the_guide_s_package_keeps_the_distribution(
 def test_the_wrong_correction_that_the_guide_names_is_caught(
     package: None, monkeypatch: pytest.MonkeyPatch
 ):
-    (wrong,) = re.findall(r"If `left` returns `(.*?)`", GUIDE)
+    (wrong,) = re.findall(r"If `remaining_mass` returns `(.*?)`", GUIDE)
     module = import_module("cautious")
-    monkeypatch.setattr(module, "left", eval(f"lambda p, q: {wrong}"))
+    monkeypatch.setattr(module, "remaining_mass", eval(f"lambda p, q: {wrong}"))
     with bare_rounds():
         assert not prove("cautious", 2 * RUNS).kept
 

@@ -29,10 +29,10 @@ class NumpyPath:
     def __init__(
         self, engine: Engine, run: RunContext, draft_at_once: DraftAtOnce | None = None
     ) -> None:
-        assert isinstance(run.source, HostDraws)
+        assert isinstance(run.draws, HostDraws)
         self.engine = engine
         self._run = run
-        self._source = run.source
+        self._draws = run.draws
         self._draft_at_once = draft_at_once
         self._draft_distributions = Distributions(run.settings, run.vocab)
         self._target_distributions = Distributions(run.settings, run.vocab)
@@ -55,7 +55,7 @@ class NumpyPath:
         min_confidence: float = 0.0,
     ) -> Draft:
         distributions = self._draft_distributions
-        uniforms = self._source.numbers(count)
+        uniforms = self._draws.numbers(count)
         uncached_ids = np.array(ids[self.engine.length :], np.int64)
         if self._draft_at_once is not None:
             return self._draft_at_once(
@@ -96,15 +96,15 @@ class NumpyPath:
         else:
             drafted_ids = draft.ids
             q = draft.q
-        u = self._source.numbers(len(drafted))
+        u = self._draws.numbers(len(drafted))
         if self._run.other_rule is not None:  # it takes tensors
-            decision = self._run.other_rule(p, q, drafted_ids, torch.from_numpy(u), self._source)
+            decision = self._run.other_rule(p, q, drafted_ids, torch.from_numpy(u), self._draws)
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:
-            self._source.numbers(1)  # a seed then gives every verdict the same draws
+            self._draws.numbers(1)  # a seed then gives every verdict the same draws
             accepted, next_id = decide_greedily(drafted, self._target_distributions.argmax)
         else:
-            last = self._source.numbers(1).item()
+            last = self._draws.numbers(1).item()
             accepted, next_id = decide_in_numpy(p_array, q.numpy(), drafted, u.tolist(), last)
         verdict = Verdict.on(len(drafted), accepted, next_id)
         return JudgedRound(draft, drafted, logits, p, u, verdict)

@@ -35,19 +35,19 @@ def make_context(
     more often than independent samples do.
     """
     stream = np.random.SeedSequence(settings.seed, spawn_key=_stream_key(lane))
-    source: RandomSource
+    draws: RandomSource
     if device.type == "cpu":
-        source = HostDraws(stream)
+        draws = HostDraws(stream)
     else:
         seed = int(stream.generate_state(1, np.uint64)[0] >> 1)
-        source = torch.Generator(device).manual_seed(seed)
+        draws = torch.Generator(device).manual_seed(seed)
     return RunContext(
         settings=settings,
         vocab=vocab,
         device=device,
-        source=source,
+        draws=draws,
         other_rule=other_rule,
-        host=HostDraws(stream.spawn(1)[0]),
+        drafter_draws=HostDraws(stream.spawn(1)[0]),
         memory=memory,
     )
 

@@ -40,7 +40,7 @@ class TensorPath:
     ) -> Draft:
         engine = self.engine
         run = self._run
-        draws = uniforms(count, run.source).to(engine.device)
+        draws = uniforms(count, run.draws).to(engine.device)
         feed = host_ids(ids[engine.length :]).to(engine.device)
         drafted = []
         q = []
@@ -70,9 +70,9 @@ class TensorPath:
         else:
             drafted_ids = draft.ids
             q = draft.q
-        u = uniforms(len(drafted_ids), run.source)
+        u = uniforms(len(drafted_ids), run.draws)
         judge = run.other_rule or decide_on_tensors
-        decision = judge(p, q, drafted_ids, u, run.source)
+        decision = judge(p, q, drafted_ids, u, run.draws)
         # Drafted ids and verdict come to the host in one copy.
         *drafted, accepted, next_id = torch.cat([drafted_ids, decision]).tolist()
         verdict = Verdict.on(len(drafted), accepted, next_id)

@@ -155,19 +155,19 @@ class RunContext:
 
     vocab: size of the vocabulary.
     device: where p and q are compared.
-    source: the uniform draws of the run, in order.
+    draws: uniform draws for drafts and verdicts, in order.
     other_rule: a rule on tensors that judges the drafts; None for the token rule, of which each
         path has its own form.
-    host: draws for drafters that draw in the host's memory, independent of `source`.
+    drafter_draws: for drafters that draw in the host's memory, independent of `draws`.
     memory: earlier texts, as ids, to draft from.
     """
 
     settings: Settings
     vocab: int
     device: torch.device
-    source: RandomSource
+    draws: RandomSource
     other_rule: Rule | None
-    host: UniformDraws
+    drafter_draws: UniformDraws
     memory: Sequence[Sequence[int]] = ()
 
 

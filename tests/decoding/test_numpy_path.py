@@ -52,7 +52,7 @@ def test_seeds_and_lanes_have_streams_of_their_own():
     for seed in (0, 1, 2**32, 2**32 + 1, 2**63 - 1):
         for lane in LANES:
             run = make_context(Settings(seed=seed), VOCAB, cpu, None, lane)
-            streams.add(tuple(run.source.take(3).tolist()))
+            streams.add(tuple(run.draws.take(3).tolist()))
     assert len(streams) == 10
 
 

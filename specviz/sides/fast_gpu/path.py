@@ -83,7 +83,7 @@ class GraphPath:
         if uncached_ids:
             engine.forward(host_ids(uncached_ids).to(engine.device), keep=1)
         feed, places = self._on_device(ids[engine.length :], range(engine.length, len(ids)))
-        draws = uniforms(count, run.source).to(engine.device)
+        draws = uniforms(count, run.draws).to(engine.device)
         drafted = []
         q = []
         step_logits = []
@@ -128,7 +128,7 @@ class GraphPath:
         feed, places = self._on_device(ids[-1:], range(length - 1, length + count))
         if draft is not None:
             feed = torch.cat([feed, draft.ids])
-        u = torch.cat([uniforms(count, run.source), uniforms(1, run.source)])
+        u = torch.cat([uniforms(count, run.draws), uniforms(1, run.draws)])
         decision, p, logits = self._pass(feed, places, q, u)
         engine.length = length + count
         return decision, p, logits, u[:count]

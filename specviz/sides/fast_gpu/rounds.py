@@ -295,7 +295,7 @@ class DeviceRounds:
         counts = [self._gamma, self._gamma, 1]
         if self._gamma == 0:
             counts = [1]
-        draws = torch.cat([uniforms(count, self._run.source) for count in counts])
+        draws = torch.cat([uniforms(count, self._run.draws) for count in counts])
         program = self._next_program(state, draws, longest)
         self._state = program(state, draws)[0]
         return EnqueuedRound(program, begun)

@@ -233,7 +233,7 @@ class SuffixDrafter(Drafter):
         context = self._index.context()
         drafted: list[int] = []
         drawn_from: list[Followers] = []
-        for u in self._run.host.take(count).tolist():
+        for u in self._run.drafter_draws.take(count).tolist():
             followers = self._index.followers(context)
             token_id = followers.ids[_drawn_index(followers, u)]
             drafted.append(token_id)

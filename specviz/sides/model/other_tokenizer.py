@@ -238,7 +238,7 @@ class SharedTokensDrafter(TranslatedDrafter):
     def _drafted(self, ids: Sequence[int], feed: Tensor, count: int) -> tuple[Draft, Tensor]:
         run = self._run
         device = self.engine.device
-        draws = uniforms(count, run.source).to(device)
+        draws = uniforms(count, run.draws).to(device)
         drafted = []
         q = []
         step_logits = []

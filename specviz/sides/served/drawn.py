@@ -84,7 +84,7 @@ class DrawnPath(NumpyPath):
             drafted = draft.ids.tolist()
             q = draft.q
         first_draws = self._first_draws(ids, drafted)
-        u = self._source.numbers(len(drafted))
+        u = self._draws.numbers(len(drafted))
         known_p = torch.zeros(len(drafted) + 1, self._run.vocab)  # 0 where nothing is known
         p_drafted = []
         for position, token_id in enumerate(drafted):
@@ -119,8 +119,8 @@ class DrawnPath(NumpyPath):
             yield from drawn
 
     def _wanted(self, asked: Sequence[int], count: int = 1) -> Wanted:
-        seed = int(self._source.numbers(1)[0] * 2**53)
+        seed = int(self._draws.numbers(1)[0] * 2**53)
         return Wanted(asked, self._run.settings, seed, count)
 
     def _uniform(self) -> float:
-        return float(self._source.numbers(1)[0])
+        return float(self._draws.numbers(1)[0])
