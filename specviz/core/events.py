@@ -64,7 +64,8 @@ class Token:
         a token that was not judged. It does not depend on the token that was drafted.
     beta: the sum over the vocabulary of min(p, q) at its position, if it was judged. A server that
         samples by itself reports neither beta nor top_p nor top_residual.
-    top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position;
+    top_p, top_q, top_residual: the five likeliest tokens of each distribution at its position
+        (`Settings.top_p` is another thing, the mass that nucleus sampling keeps);
         the residual norm(max(0, p - q)) only if a token was drawn from it: with block of
         weight p - q, with exact-match p without the rejected token. In a greedy run p and
         q are one-hot: the lists then hold the models' softmax at temperature 1, and `soft_p` and

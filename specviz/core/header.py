@@ -111,7 +111,7 @@ def _packages(settings: Iterable[Settings]) -> dict[str, str]:
     packages: list[str | None] = []
     for lane_settings in settings:
         packages.append(drafter_kind(lane_settings.drafter).package)
-        packages.append(verdict_kind(lane_settings.rule).package)
+        packages.append(verdict_kind(lane_settings.effective_verdict).package)
     versions = {}
     for package in packages:
         if not package:

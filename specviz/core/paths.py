@@ -71,9 +71,9 @@ def plain_path(engine: Engine, run: RunContext) -> DecodingPath:
 def other_rule_of(settings: Settings) -> Rule | None:
     """The rule of the settings' verdict if it is another than the token rule, else None: each path
     has its own form of the token rule."""
-    if settings.rule == TOKEN_VERDICT:
+    if settings.effective_verdict == TOKEN_VERDICT:
         return None
-    kind = verdict_kind(settings.rule)
+    kind = verdict_kind(settings.effective_verdict)
     if kind.package is not None:
         from .foreign import checked_rule  # not needed for ours
 
@@ -83,7 +83,7 @@ def other_rule_of(settings: Settings) -> Rule | None:
 
 def verdict_check_of(settings: Settings) -> Callable[[JudgedRound], None] | None:
     """A check of each verdict before it is committed, if another package provides the rule."""
-    kind = verdict_kind(settings.rule)
+    kind = verdict_kind(settings.effective_verdict)
     if kind.package is None:
         return None
     from .foreign import check_verdict

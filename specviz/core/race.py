@@ -33,7 +33,8 @@ def race(
     memory: Memory = (),
     **changes: Any,
 ) -> Iterator[Event]:
-    """Race the target alone against the same target with drafts on a prompt: text, ids, or turns.
+    """Race the target alone against the same target with drafts on a prompt: a text, ids, or a
+    conversation.
 
     Yields a `Header`, then the `Round`s of all lanes, then an `End`. All lanes are warmed up first;
     prefill is in the header, apart from the clocks. Closing the generator stops all lanes within a

@@ -92,7 +92,7 @@ class DrafterKind:
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictKind:
-    """A rule that judges drafts.
+    """A way to judge drafts: a rule, and what the page and the reports say about it.
 
     name: in `Settings.verdict`.
     decide: the rule itself, with the signature of `core.tensor_verdict.decide_on_tensors`.

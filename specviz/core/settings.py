@@ -54,7 +54,8 @@ class Settings:
         no speculation.
     temperature: divides both models' logits; 0 is greedy (one-hot, not a small temperature).
     top_k: keep the k likeliest tokens; 0 is off.
-    top_p: keep the fewest likeliest tokens whose mass reaches it; above 0, 1 is off.
+    top_p: keep the fewest likeliest tokens whose mass reaches it, as in nucleus sampling; above 0,
+        1 is off.
     max_new_tokens: most tokens that a lane emits; 0 is allowed.
     seed: of every random draw; a seeded run repeats on the same device and dtype.
     drafter, verdict: the names of kinds (`specviz.kinds`). gamma_policy: one of `GAMMA_POLICIES`.
@@ -96,15 +97,15 @@ class Settings:
         return self.temperature == 0.0
 
     @property
-    def rule(self) -> str:
-        """The verdict in effect: the token rule in a greedy run, where all rules keep the same
-        drafts."""
+    def effective_verdict(self) -> str:
+        """The name of the verdict in effect: the token rule's in a greedy run, where all rules keep
+        the same drafts."""
         return TOKEN_VERDICT if self.greedy else self.verdict
 
     @property
     def exact(self) -> bool:
         """Whether the text follows the target's own distribution."""
-        return verdict_kind(self.rule).exact
+        return verdict_kind(self.effective_verdict).exact
 
     @property
     def adapts(self) -> bool:

@@ -71,8 +71,8 @@ class TensorPath:
             drafted_ids = draft.ids
             q = draft.q
         u = uniforms(len(drafted_ids), run.draws)
-        judge = run.other_rule or decide_on_tensors
-        decision = judge(p, q, drafted_ids, u, run.draws)
+        rule = run.other_rule or decide_on_tensors
+        decision = rule(p, q, drafted_ids, u, run.draws)
         # Drafted ids and verdict come to the host in one copy.
         *drafted, accepted, next_id = torch.cat([drafted_ids, decision]).tolist()
         verdict = Verdict.on(len(drafted), accepted, next_id)

@@ -3,8 +3,8 @@
 The other verdicts have its signature and keep its promises: fp32 rows, fp64 sums, no wait for the
 device, and one further draw, used or not, so that a seed gives all of them the same draws. Those of
 `sides.verdicts` keep two more: a draft whose u is infinite is never kept, and a row of zeros in q
-gives a bonus. In a greedy run every row is one-hot and all rules keep the same drafts, so such a run
-always uses the token rule (`Settings.rule`).
+gives a bonus. In a greedy run every row is one-hot and all rules keep the same drafts, so such a
+run always uses the token rule (`Settings.effective_verdict`).
 """
 
 from __future__ import annotations

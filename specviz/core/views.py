@@ -42,7 +42,7 @@ class Views:
         self._pieces = pieces
         self._greedy = settings.greedy
         self._top_logprobs_only = top_logprobs_only
-        self._rule = verdict_kind(settings.rule)
+        self._verdict_kind = verdict_kind(settings.effective_verdict)
 
     def check(self, index: int) -> None:
         """Raise `ModelError` if a model gave NaN or +inf in round `index`, from 1: they make a
@@ -69,7 +69,7 @@ class Views:
             top_q=self._top("q", i),
             seen=self._optional("seen", i),
         )
-        if not self._rule.together:
+        if not self._verdict_kind.together:
             return token
         return replace(
             token,
@@ -81,7 +81,7 @@ class Views:
 
     def token(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
         """Make the token of a draft that was judged."""
-        u = self._numbers["u"][i] if self._rule.draws else None
+        u = self._numbers["u"][i] if self._verdict_kind.draws else None
         top_residual = self._top("residual", 0) if outcome == "rejected" else ()
         return replace(
             self.unjudged(i, token_id, text),
@@ -217,7 +217,7 @@ def _draft_numbers(
     }
     if draft_logits is not None:
         numbers["draft"] = draft_logits.amax(-1)
-    kind = verdict_kind(settings.rule)
+    kind = verdict_kind(settings.effective_verdict)
     if kind.numbers is not None:
         numbers |= kind.numbers(p, draft.q, draft.ids)
     position, next_id, outcome = judged.verdict

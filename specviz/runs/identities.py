@@ -226,12 +226,12 @@ def _judgement_fault(token: Token, settings: Settings) -> str:
     p = token.p
     q = token.q
     u = token.u
-    lacks_u = u is None and settings.rule != "typical"
+    lacks_u = u is None and settings.effective_verdict != "typical"
     if p is None or q is None or lacks_u:
         return f"p, q or u is missing, and the token was {token.outcome}"
     if q == 0.0:
         return "q is 0, but a draft never draws a token of probability 0"
-    if settings.rule != "token" or u is None:
+    if settings.effective_verdict != "token" or u is None:
         return ""
     threshold = p / q
     if token.outcome == "accepted":

@@ -155,8 +155,8 @@ def _inexact_line(header: Header) -> Iterator[str]:
     inexact = [lane for lane in header.speculative if not header.settings_of(lane).exact]
     if inexact:
         names = ", ".join(label_of(lane) for lane in inexact)
-        rule = header.settings_of(inexact[0]).rule
-        yield f"{names}: {verdict_kind(rule).warning}"
+        verdict = header.settings_of(inexact[0]).effective_verdict
+        yield f"{names}: {verdict_kind(verdict).warning}"
 
 
 def _threads(header: Header) -> str:
@@ -208,7 +208,7 @@ def _in_words(speedup: float | None) -> str:
 
 
 def _figures(trace: Trace, m: Metrics) -> list[Figure]:
-    beta = verdict_kind(trace.header.settings.rule).beta
+    beta = verdict_kind(trace.header.settings.effective_verdict).beta
     predicted = f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted"
     return [
         Figure(SPEEDUP, shown_number(m.speedup, 2), _in_words(m.speedup)),

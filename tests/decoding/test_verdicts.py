@@ -173,7 +173,7 @@ def test_the_published_example_of_block_verification():
 
 @pytest.mark.parametrize("name", verdict_names())
 def test_one_hot_rows_get_one_verdict(name: str):
-    """A greedy run therefore needs only one rule: see `Settings.rule`."""
+    """A greedy run therefore needs only one rule: see `Settings.effective_verdict`."""
     source = torch.Generator().manual_seed(1)
     for ids in product(range(2), repeat=GAMMA):
         p, q = torch.eye(3)[[0, 1, 0, 2]], torch.eye(3)[list(ids)]
@@ -273,7 +273,7 @@ def test_a_forged_number_of_a_verdict_is_not_what_a_second_run_gives(pair: Pair,
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_greedy_run_is_the_same_with_every_verdict(pair: Pair, name: str):
     settings = Settings(gamma=4, max_new_tokens=40, verdict=name)
-    assert settings.rule == "token" and settings.exact
+    assert settings.effective_verdict == "token" and settings.exact
     assert emitted_ids(speculate(pair, [1, 2, 3], settings)) == emitted_ids(
         baseline(pair, [1, 2, 3], settings)
     )

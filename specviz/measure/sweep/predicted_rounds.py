@@ -137,7 +137,9 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
         return settings.greedy and (pair.head is None or pair.head.kind == EAGLE)
     if settings.greedy:
         return kind.predicted is not None
-    return settings.rule == TOKEN_VERDICT and (kind.predicted == "place" or kind.certain)
+    if settings.effective_verdict != TOKEN_VERDICT:
+        return False
+    return kind.predicted == "place" or kind.certain
 
 
 def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequence[float] | None:

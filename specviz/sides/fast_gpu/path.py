@@ -169,13 +169,13 @@ class GraphPath:
         verdict by `u` [n + 1]: the outputs of `launch`."""
         cache = self.engine.reserve(0)
         settings = self.run.settings
-        judge = self.run.other_rule or decide_on_tensors
+        rule = self.run.other_rule or decide_on_tensors
 
         def judged(feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
             logits = cache.logits(feed, places, len(feed))
             p = probabilities(logits, settings)
             drafted = feed[1:]
-            decision = judge(p, q, drafted, u[:-1], PremadeDraws(u[-1:]))
+            decision = rule(p, q, drafted, u[:-1], PremadeDraws(u[-1:]))
             return torch.cat([drafted, decision]), p, logits
 
         inputs = (feed, places, q, u)

@@ -127,8 +127,8 @@ class RoundFunction:
         logits = self._target.logits(feed, places, gamma + 1)
         p = probabilities(logits, settings)
         q = torch.cat([p[:0], *drafts.q])
-        judge = self._run.other_rule or decide_on_tensors
-        decision = judge(p, q, feed[1:], draws[gamma:-1], PremadeDraws(draws[-1:]))
+        rule = self._run.other_rule or decide_on_tensors
+        decision = rule(p, q, feed[1:], draws[gamma:-1], PremadeDraws(draws[-1:]))
 
         accepted, next_id = decision.split(1)
         last_but_one = feed.gather(0, accepted)

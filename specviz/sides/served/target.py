@@ -124,7 +124,7 @@ class RemoteTarget(ModelElsewhere):
         if needed <= max_listed:
             shown = min(LISTED, max_listed)
             return min(self.vocab, max(needed, shown))
-        if self.draws and settings.rule == "token":
+        if self.draws and settings.effective_verdict == "token":
             return None
         raise PairError(
             f"this server lists {max_listed} log-probabilities per token, too few for an exact run "
