@@ -13,7 +13,7 @@ from typing import Any
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.base.environment import BUILTIN
-from specviz.core.threads import leave_one_to_the_page, spare_threads
+from specviz.core.threads import leave_one_to_the_page, limit_torch_threads
 from specviz.page.offer import QUESTIONS, Preset, folder_of, presets_of
 from specviz.page.public import RECORDINGS
 from specviz.runs.recording import file_summary
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of presets; default: all")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    spare_threads()
+    limit_torch_threads()
     leave_one_to_the_page()  # as the page itself does
     for name in options.pairs:
         presets = (*presets_of(name), *recorded_of(name))

@@ -16,7 +16,7 @@ from specviz.base import variables
 from specviz.base.environment import MANY_OBJECTS, Variable, collector_paused
 from specviz.base.errors import SettingsError
 from specviz.base.variables import AUTH, VARIABLES, check_variables, variables_table
-from specviz.core.threads import spare_threads
+from specviz.core.threads import limit_torch_threads
 
 ROOT = Path(__file__).resolve().parent.parent
 READERS = [ROOT / "app.py", *(ROOT / "specviz").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
@@ -164,7 +164,7 @@ def test_threads_are_as_many_as_were_asked_for(monkeypatch: pytest.MonkeyPatch):
     before = torch.get_num_threads()
     try:
         monkeypatch.setenv("SPECVIZ_THREADS", "3")
-        assert spare_threads() == 3
+        assert limit_torch_threads() == 3
     finally:
         torch.set_num_threads(before)
 

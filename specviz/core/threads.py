@@ -11,13 +11,13 @@ import torch
 
 from ..base.environment import THREADS
 
-_used: ContextVar[int | None] = ContextVar("threads", default=None)
+_limit: ContextVar[int | None] = ContextVar("threads", default=None)
 _left_to_the_page = 0  # processors
 
 
-def spare_threads() -> int:
+def limit_torch_threads() -> int:
     """Let torch use half of the processors, or SPECVIZ_THREADS of them; returns how many.
-    Raises `SettingsError`. Compiled passes have threads of their own: see `used_threads`.
+    Raises `SettingsError`. Compiled passes have threads of their own: see `thread_limit`.
 
     A short pass waits for its slowest thread, so a thread that shares its processor with the
     browser or the server delays all others.
@@ -39,24 +39,26 @@ def leave_one_to_the_page() -> None:
     _left_to_the_page = 1
 
 
-def max_threads() -> int:
-    """The most threads that a pass may take. Raises `SettingsError`."""
-    return THREADS.read() or max(1, processors() - _left_to_the_page)
+def thread_limit() -> int:
+    """The most threads that an engine made now may use: the limit of `use_threads`, else
+    SPECVIZ_THREADS, else a thread for each processor that is not left to the page. Raises
+    `SettingsError`."""
+    return _limit.get() or THREADS.read() or max(1, processors() - _left_to_the_page)
 
 
-def used_processors() -> int:
-    """The number of threads of passes that use every processor: SPECVIZ_THREADS, else the number of
-    processors. Raises `SettingsError`."""
-    return _used.get() or THREADS.read() or processors()
+def all_threads() -> int:
+    """The same limit, but with a thread for the page's processor too: for large models, and for
+    weights that are read or packed. Raises `SettingsError`."""
+    return _limit.get() or THREADS.read() or processors()
 
 
 def thread_counts() -> list[int]:
     """The numbers of threads to choose from: powers of two and the maximum, or SPECVIZ_THREADS
     alone if it is set. Raises `SettingsError`."""
-    fixed = _used.get() or THREADS.read()
+    fixed = _limit.get() or THREADS.read()
     if fixed:
         return [fixed]
-    maximum = max_threads()
+    maximum = thread_limit()
     powers_of_two = [2**i for i in range(maximum.bit_length()) if 2**i < maximum]
     return [*powers_of_two, maximum]
 
@@ -64,11 +66,11 @@ def thread_counts() -> list[int]:
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
     """Context manager: let engines made within it use at most `count` threads."""
-    token = _used.set(count)
+    token = _limit.set(count)
     try:
         yield
     finally:
-        _used.reset(token)
+        _limit.reset(token)
 
 
 @contextmanager
@@ -80,8 +82,3 @@ def one_torch_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def used_threads() -> int:
-    """The most threads that an engine made now may use."""
-    return _used.get() or max_threads()

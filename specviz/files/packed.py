@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..base.errors import PairError
 from ..core.llama_layer import linear_places, llama_sizes
 from ..core.records import INTEGER_PRODUCTS
-from ..core.threads import one_torch_thread, used_processors
+from ..core.threads import all_threads, one_torch_thread
 from .few_bits.unpacking import BLOCK, PIECE, unpacked
 from .gguf.config import config_of
 from .gguf.header import GgufHeader, unreadable
@@ -129,7 +129,7 @@ def choose_products(model: Any, products: str, weights: PackedWeights | None = N
         return
     embedding = model.model.embed_tokens.weight
     is_tied = getattr(model.lm_head, "weight", None) is embedding
-    with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
+    with one_torch_thread(), ThreadPoolExecutor(all_threads()) as pool:
         for parent, name in [*linear_places(model), (model, "lm_head")]:
             linear = getattr(parent, name)
             if not isinstance(linear, PackedLinear) or linear.is_tiled:

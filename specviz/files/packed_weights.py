@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..base.errors import PairError
 from ..core.records import FP32_PRODUCTS
-from ..core.threads import one_torch_thread, used_processors
+from ..core.threads import all_threads, one_torch_thread
 from .few_bits.unpacking import PIECE, unpacked
 from .gguf.header import GgufHeader, GgufTensor
 from .gguf.layout import EMBEDDING
@@ -118,7 +118,7 @@ def read_weights(reading: Reading) -> PackedWeights:
     tensors = {}
     names = sorted(header.tensors, key=lambda name: header.tensors[name].start)
     done_bytes = 0
-    with one_torch_thread(), ThreadPoolExecutor(1 + used_processors()) as pool:
+    with one_torch_thread(), ThreadPoolExecutor(1 + all_threads()) as pool:
         digest = pool.submit(digest_of, header.path)
         for name, held in zip(names, pool.map(hold, names), strict=True):
             tensors[name] = held

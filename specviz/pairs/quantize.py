@@ -12,7 +12,7 @@ from ..base.environment import has_numba
 from ..base.errors import PairError
 from ..core.llama_layer import linear_places
 from ..core.records import FP32_PRODUCTS, INTEGER_PRODUCTS
-from ..core.threads import one_torch_thread, used_processors
+from ..core.threads import all_threads, one_torch_thread
 from ..files.few_bits.unpacking import repacked, row_bytes
 from ..files.memory import DRAFT_KINDS, KINDS, TABLE
 from ..files.packed import PackedEmbedding, PackedLinear, choose_products
@@ -64,7 +64,7 @@ def quantize_on_processor(
         module, attribute = place
         return _packed_linear(getattr(module, attribute), kind)
 
-    with one_torch_thread(), ThreadPoolExecutor(used_processors()) as pool:
+    with one_torch_thread(), ThreadPoolExecutor(all_threads()) as pool:
         packed_linears = pool.map(packed_at, places)
         for index, packed in enumerate(packed_linears):
             module, attribute = places[index]

@@ -115,9 +115,9 @@ def _race(options: argparse.Namespace) -> Iterator[Event]:
     if options.out:
         check_writable(options.out)
     from ..core.race import race
-    from ..core.threads import spare_threads
+    from ..core.threads import limit_torch_threads
 
-    spare_threads()
+    limit_torch_threads()
     pair = raced(options)
     return race(pair, prompt, _lanes(options, pair))
 

@@ -39,9 +39,9 @@ def serve() -> None:
     # Imported only now, because that takes seconds: tasks may be sent meanwhile.
     with collector_paused():
         from ..core.race import race
-        from ..core.threads import leave_one_to_the_page, spare_threads
+        from ..core.threads import leave_one_to_the_page, limit_torch_threads
 
-    spare_threads()
+    limit_torch_threads()
     leave_one_to_the_page()
     adopt_libraries()
     worker = LocalWorker(load_named, race)

@@ -9,7 +9,7 @@ from toy_models import VirtualTime, mini, pair_of
 
 from specviz import Settings
 from specviz.core.messages import TextPrompt
-from specviz.core.threads import used_threads
+from specviz.core.threads import thread_limit
 from specviz.measure.bench.lanes import measured
 from specviz.measure.races import RaceStopped, raced
 from specviz.measure.samples import HERE, Comparison, Variant, Way, Writing, by_turns
@@ -43,14 +43,14 @@ def test_a_way_computes_with_its_threads_and_no_other_does() -> None:
     seen: list[tuple[int, int]] = []
 
     def write(prompt: TextPrompt) -> Writing:
-        seen.append((torch.get_num_threads(), used_threads()))
+        seen.append((torch.get_num_threads(), thread_limit()))
         return Writing({ALONE: 2.0})
 
-    usual = torch.get_num_threads(), used_threads()
+    usual = torch.get_num_threads(), thread_limit()
     samples = list(by_turns([Way("own", write, 3), Way("usual", write)], ["x"], 1))
     assert seen == [(3, 3), usual] * 2
     assert [variant.threads for variant in Comparison.of(samples).rates] == [3, 0]
-    assert (torch.get_num_threads(), used_threads()) == usual
+    assert (torch.get_num_threads(), thread_limit()) == usual
 
 
 def test_what_cannot_be_timed_each_time_is_not_compared() -> None:

@@ -29,7 +29,7 @@ from ...core.policy import predicted_tau, speedup_at
 from ...core.race import race
 from ...core.registry import drafter_kind
 from ...core.settings import Settings
-from ...core.threads import max_threads
+from ...core.threads import thread_limit
 from ...runs.metrics import compute_metrics
 from ...runs.tables import markdown, shown_milliseconds
 from ...runs.trace import Trace
@@ -183,7 +183,7 @@ def batch_report(
         alpha = options.acceptance
         temperature = None
     header = traces[0].header
-    threads = max_threads()
+    threads = thread_limit()
     if options.threads:
         threads = options.threads[-1]
     with computing_threads(threads):

@@ -73,14 +73,14 @@ def request_from(options: argparse.Namespace) -> SweepRequest:
 
 def main(options: argparse.Namespace) -> None:
     """Sweep; print the table and the recommendation, also after Ctrl-C. Raises `SpecvizError`."""
-    from ...core.threads import spare_threads
+    from ...core.threads import limit_torch_threads
     from .sweep import sweep
 
     request = request_from(options)
     out: Path | None = None
     if options.out:
         out = checked_out(options.out)
-    spare_threads()
+    limit_torch_threads()
     pair = named_pair(options)
     for event in sweep(pair, request):
         if isinstance(event, Plan):

@@ -22,7 +22,7 @@ from ...core.settings import RANGES, Settings
 from ...core.states import StateReader
 from ...core.stopping import check_stop
 from ...core.tensor_draws import TIE
-from ...core.threads import one_torch_thread, used_threads
+from ...core.threads import one_torch_thread, thread_limit
 from ...core.types import Doubles, Draft, Floats, RunContext
 from ...files import few_bits
 from ...files.few_bits.blocks import KINDS, STEP
@@ -93,7 +93,7 @@ class Passes:
             head_dim=sizes.head_dim,
             vocab=vocab,
             depth=len(layers),
-            threads=threads_for(self._weight_bytes, used_threads()),
+            threads=threads_for(self._weight_bytes, thread_limit()),
             barrier=barrier.ctypes.data,
             layers=addressof(self._layers),
             frequencies=rotary.inv_freq.data_ptr(),

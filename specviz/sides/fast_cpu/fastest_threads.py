@@ -13,7 +13,7 @@ import torch
 
 from ...core.engine_choice import make_engine
 from ...core.model_facts import context_length, pass_bytes
-from ...core.threads import thread_counts, use_threads, used_processors
+from ...core.threads import all_threads, thread_counts, use_threads
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine
@@ -40,7 +40,7 @@ def fastest_threads(target: Any, draft: Any, vocab: int, width: int) -> int:
     medians; later calls reuse the answer. Raises `SpecvizError`.
     """
     if pass_bytes(target) >= LARGE:
-        return used_processors()
+        return all_threads()
     counts = thread_counts()
     if len(counts) == 1:
         return counts[0]
