@@ -31,8 +31,8 @@ def make_eager_engine(model: Any, vocab: int) -> EagerEngine:
     from .running_states import running_states
 
     complete(model)
-    states = running_states(model)
-    return EagerEngine(model, vocab) if states is None else RunningEngine(model, vocab, states)
+    running = running_states(model)
+    return EagerEngine(model, vocab) if running is None else RunningEngine(model, vocab, running)
 
 
 TOKEN_RULE = VerdictKind(
@@ -60,7 +60,7 @@ EAGER = EngineKind(
     name="eager",
     label="transformers' own modules",
     make=make_eager_engine,
-    states=True,
+    hidden_states=True,
     anywhere=True,
     call_on_cpu=2**18,
     call_elsewhere=2**27,

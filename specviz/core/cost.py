@@ -69,12 +69,12 @@ class DraftCosts(NamedTuple):
     reads_again: bool = False
 
 
-def draft_costs(drafter: Drafter, target: Engine, pair: Pair) -> DraftCosts:
+def draft_costs(drafter: Drafter, target_engine: Engine, pair: Pair) -> DraftCosts:
     """The costs of drafting with this drafter for this target."""
     return DraftCosts(
-        c=drafter.step_cost() / pass_cost(pair.target, target.name),
-        extra_token=extra_token_cost(pair.target, target.name),
-        reads_again=reads_again(pair.target, target.name),
+        c=drafter.step_cost() / pass_cost(pair.target, target_engine.name),
+        extra_token=extra_token_cost(pair.target, target_engine.name),
+        reads_again=reads_again(pair.target, target_engine.name),
     )
 
 

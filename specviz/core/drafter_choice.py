@@ -23,10 +23,10 @@ Memory: TypeAlias = Sequence[str | Sequence[int]]
 EarlierTexts: TypeAlias = tuple[tuple[int, ...], ...]
 
 
-def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def make_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """Make the drafter that the settings name, or a `NoDrafter` if gamma is 0.
 
-    target: the path that judges the drafts, whose first layers may draft them too. Raises
+    target_path: the path that judges the drafts, whose first layers may draft them too. Raises
     `PairError` if this pair cannot draft in that way.
     """
     kind = drafter_kind(run.settings.drafter)
@@ -35,18 +35,20 @@ def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
     if kind.package is not None:
         from .foreign import CheckedDrafter  # not needed for ours
 
-        return CheckedDrafter(kind, pair, run, target)
-    return kind.make(pair, run, target)
+        return CheckedDrafter(kind, pair, run, target_path)
+    return kind.make(pair, run, target_path)
 
 
-def policy_for(settings: Settings, pair: Pair, target: Engine, drafter: Drafter) -> Policy | None:
+def policy_for(
+    settings: Settings, pair: Pair, target_engine: Engine, drafter: Drafter
+) -> Policy | None:
     """The policy that chooses how many tokens each round drafts; None if it is always gamma."""
     if not settings.adapts:
         return None
     from .cost import draft_costs
     from .policy import make_policy
 
-    return make_policy(settings, lambda: draft_costs(drafter, target, pair))
+    return make_policy(settings, lambda: draft_costs(drafter, target_engine, pair))
 
 
 def memory_ids(pair: Pair, memory: Memory, settings: Iterable[Settings]) -> EarlierTexts:

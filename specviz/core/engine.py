@@ -49,7 +49,7 @@ class OwnEngine:
         """An empty context manager."""
         return nullcontext()
 
-    def round_fields(self) -> dict[str, Any]:
+    def take_round_fields(self) -> dict[str, Any]:
         """An empty dict: no fields besides those of every round."""
         return {}
 
@@ -57,7 +57,7 @@ class OwnEngine:
 class ModelElsewhere:
     """A target that is not a module of transformers on this machine and has its own engine."""
 
-    def make_engine(self, vocab: int, states: bool) -> Engine:
+    def make_engine(self, vocab: int, hidden_states: bool) -> Engine:
         """Make its engine, as `engine_choice.make_engine` does."""
         raise NotImplementedError
 

@@ -37,21 +37,21 @@ def eager_only() -> Iterator[None]:
         _eager_only.reset(token)
 
 
-def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> Engine:
+def make_engine(model: LanguageModel, vocab: int, *, hidden_states: bool = False) -> Engine:
     """Make the fastest engine that runs this model exactly, with an empty cache.
 
-    states: the engine must hand out hidden states. Raises `PairError` for a target that has none to
+    hidden_states: the engine must hand them out. Raises `PairError` for a target that has none to
     hand out, and for weights mapped from a file that has been written to since.
     """
     if isinstance(model, ModelElsewhere):
-        return model.make_engine(vocab, states)
+        return model.make_engine(vocab, hidden_states)
     if name := changed_file(model):
         raise PairError(f"{name} was modified while its weights were in use: load the pair again.")
     if model.device.type == "cuda":
         # torch prefers cuDNN's attention on Hopper, which takes 30 ms to prepare each new length.
         torch.backends.cuda.enable_cudnn_sdp(False)
     for kind in usable_engines():
-        if kind.make is not None and (kind.states or not states):
+        if kind.make is not None and (kind.hidden_states or not hidden_states):
             engine = kind.make(model, vocab)
             if engine is not None:
                 return engine
@@ -60,7 +60,7 @@ def make_engine(model: LanguageModel, vocab: int, *, states: bool = False) -> En
 
 def make_state_engine(model: LanguageModel, vocab: int) -> StateEngine:
     """Make an engine, as `make_engine` does, for a head that reads hidden states."""
-    return cast("StateEngine", make_engine(model, vocab, states=True))
+    return cast("StateEngine", make_engine(model, vocab, hidden_states=True))
 
 
 def lane_threads(pair: Pair, lane: Lane, engine: Engine) -> int:

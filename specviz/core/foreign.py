@@ -48,10 +48,12 @@ def _called(
 class CheckedDrafter(Drafter):
     """A drafter of another package. Raises `KindError` where it breaks its promises."""
 
-    def __init__(self, kind: DrafterKind, pair: Any, run: RunContext, target: DecodingPath) -> None:
+    def __init__(
+        self, kind: DrafterKind, pair: Any, run: RunContext, target_path: DecodingPath
+    ) -> None:
         self._kind = kind
         self._run = run
-        self._drafter = _called(kind, "make", kind.make, pair, run, target)
+        self._drafter = _called(kind, "make", kind.make, pair, run, target_path)
         if not isinstance(self._drafter, Drafter):
             raise KindError(
                 f"{_name(kind)} returned a {type(self._drafter).__name__}: return a "

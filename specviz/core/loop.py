@@ -1,8 +1,8 @@
 """The decoding loop of one lane: prefill, then rounds of draft, verify, emit.
 
-One round, with committed ids x_1 .. x_n. The target's cache holds x_1 .. x_{n-1}, and the draft's
-holds at most as many: it has not read its own last draft. The baseline is the same with gamma = 0,
-so that nothing is drafted:
+One round, with committed ids x_1 .. x_n. The target's cache holds x_1 .. x_{n-1}. The draft model's
+cache may lack one more: the model never reads the last token that it drafted. The baseline is the
+same with gamma = 0, so that nothing is drafted:
 
 1. the drafter proposes d_1 .. d_g, each with the q that it was drawn from; whether one is proposed
    is settled before it is drawn;
@@ -24,7 +24,7 @@ from .clock import now
 from .drafter import Drafter
 from .drafter_choice import EarlierTexts, make_drafter, policy_for
 from .engine_choice import lane_threads, make_engine, make_state_engine
-from .events import EndReason, Round, Token
+from .events import EndReason, Round
 from .lanes import BASELINE, Lane
 from .model_facts import before_border, context_length, rotation_borders
 from .pair import Pair
@@ -33,7 +33,7 @@ from .registry import drafter_kind
 from .settings import Settings
 from .shared_prompt import SharedPrompt
 from .threads import use_threads
-from .tokens import Annotator
+from .tokens import AnnotatedTokens, Annotator
 from .types import JudgedRound, LaneEvents, Prefilled
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ class LaneOptions:
 
     other_rule: a rule that judges instead of the settings' rule, for benchmarks of speed.
     memory: as `memory_ids` gives it.
-    states: run the target in a form that has hidden states, for another lane of the race.
+    hidden_states: run the target in a form that has them, for another lane of the race.
     prompt: the prompt that this lane shares with the others; None if there are none.
     """
 
     other_rule: Rule | None = None
     memory: EarlierTexts = ()
-    states: bool = False
+    hidden_states: bool = False
     prompt: SharedPrompt | None = None
 
 
@@ -89,13 +89,13 @@ def start_lane(
     started = now(device)
     other_rule = options.other_rule or other_rule_of(settings)
     run_context = make_context(settings, pair.vocab, device, other_rule, lane, options.memory)
-    needs_states = options.states or drafter_kind(settings.drafter).reads_states
+    needs_states = options.hidden_states or drafter_kind(settings.drafter).reads_states
     make = make_state_engine if needs_states else make_engine
-    target: Engine = make(pair.target, pair.vocab)
-    threads = lane_threads(pair, lane, target)
-    target.share_passes(threads)
-    with use_threads(threads):
-        path = target.path(run_context)
+    target_engine: Engine = make(pair.target, pair.vocab)
+    threads = lane_threads(pair, lane, target_engine)
+    target_engine.share_passes(threads)  # made before its limit was known
+    with use_threads(threads):  # engines made below read the limit
+        path = target_engine.path(run_context)
         drafter = make_drafter(pair, run_context, path)
     ids = list(prompt_ids)
     budget = len(ids) + settings.max_new_tokens
@@ -106,12 +106,12 @@ def start_lane(
         ids=ids,
         prompt=options.prompt or SharedPrompt(),
         threads=threads,
-        target=target,
+        target_engine=target_engine,
         path=path,
         drafter=drafter,
-        policy=policy_for(settings, pair, target, drafter),
+        policy=policy_for(settings, pair, target_engine, drafter),
         check=None if options.other_rule else verdict_check_of(settings),
-        annotator=Annotator(pair.tokenizer, settings, ids, target.top_logprobs_only),
+        annotator=Annotator(pair.tokenizer, settings, ids, target_engine.top_logprobs_only),
         budget=budget,
         context=context_length(pair.target) or budget,
         borders=rotation_borders(pair.target),
@@ -130,7 +130,7 @@ class LaneRun:
     context: the most tokens that the target can see.
     borders: of the target's rotations, see `rotation_borders`.
     resumed: when `wall` last began to count.
-    index: of the next round.
+    index: of the next round, from 0.
     clock, wall: seconds, as in `Round`.
     whole_rounds: runs a round on the device alone; None if nothing can.
     ended: why no further round is due, or None.
@@ -142,7 +142,7 @@ class LaneRun:
     ids: list[int]
     prompt: SharedPrompt
     threads: int
-    target: Engine
+    target_engine: Engine
     path: DecodingPath
     drafter: Drafter
     policy: Policy | None
@@ -169,23 +169,23 @@ class LaneRun:
         prefix = self.ids[:-1]
         self.path.prepare("judge", len(self.ids), min(self.budget, self.context))
         began = now(self.device)
-        seconds = {"target": self.prompt.read(self.target, prefix)}
+        seconds = {"target": self.prompt.read(self.target_engine, prefix)}
         spent = now(self.device) - began  # less if another lane has read it
-        engines = {"target": self.target.name}
+        engines = {"target": self.target_engine.name}
         if self.drafter.engine_name is not None:
             seconds["draft"] = self.drafter.prefill(prefix)
             engines["draft"] = self.drafter.engine_name
         # The device may begin the next round before the host has read the last verdict. A policy
         # must read it to choose the next number of drafts, and a foreign rule's must be checked.
         if self.policy is None and self.check is None:
-            self.whole_rounds = self.target.whole_rounds(self.path, self.drafter, self.ids)
-        self.target.round_fields()  # the cost of the prefill belongs to no round
+            self.whole_rounds = self.target_engine.whole_rounds(self.path, self.drafter, self.ids)
+        self.target_engine.take_round_fields()  # the cost of the prefill belongs to no round
         self.wall += now(self.device) - self.resumed - spent + seconds["target"]
         return Prefilled(seconds, engines, self.threads, self.drafter.layers)
 
     def gamma(self) -> int:
         """The most tokens to draft now: no more than could be kept."""
-        if self.target.catch_up_due:
+        if self.target_engine.catch_up_due:
             return 0
         return self.gamma_after(len(self.ids))
 
@@ -198,7 +198,7 @@ class LaneRun:
 
     def round(self) -> Round:
         """Run one round: one draft run, one target pass, one verdict."""
-        with self.target.round_context(), torch.inference_mode():
+        with self.target_engine.round_context(), torch.inference_mode():
             gamma = self.gamma()
             if self.whole_rounds is not None and self.whole_rounds.fits(self.ids, gamma):
                 return self._whole_round(self.whole_rounds, gamma)
@@ -211,39 +211,45 @@ class LaneRun:
         draft = None
         if gamma:
             draft = self.drafter.draft(self.ids, gamma)
-        drafted = now(self.device)
+        drafted_at = now(self.device)
         judged = self.path.judge(self.ids, draft)
         if self.check is not None:
             self.check(judged)
-        verified = now(self.device)
+        verified_at = now(self.device)
         emitted = self.commit(judged)
         done = now(self.device)
 
         self.clock += done - began
         # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
-        drafts, last = self._annotated(judged, emitted)
+        tokens = self._annotated(judged, emitted)
         self.wall += now(self.device) - self.resumed
-        return self._as_round(
-            drafts, last, draft=drafted - began, verify=verified - drafted, overhead=done - verified
+        return self._finish_round(
+            tokens,
+            draft_seconds=drafted_at - began,
+            verify_seconds=verified_at - drafted_at,
+            overhead_seconds=done - verified_at,
         )
 
     def _whole_round(self, whole_rounds: WholeRounds, gamma: int) -> Round:
         """Run one round entirely on the device, and measure it with the device's own clock."""
         timed = whole_rounds.round(self.ids, self._is_followed(gamma))
-        verified = time.perf_counter()
+        verified_at = time.perf_counter()
         emitted = self.commit(timed.judged)
         done = time.perf_counter()
         with whole_rounds.reading():
-            drafts, last = self._annotated(timed.judged, emitted)
-        annotated = time.perf_counter()
+            tokens = self._annotated(timed.judged, emitted)
+        annotated_at = time.perf_counter()
 
         # The device waits for the commit only if the next round has not been enqueued yet.
-        overhead = 0.0 if timed.is_followed else done - verified
+        overhead = 0.0 if timed.is_followed else done - verified_at
         seconds = timed.draft_seconds + timed.verify_seconds + overhead
         self.clock += seconds
-        self.wall += seconds + annotated - done
-        return self._as_round(
-            drafts, last, draft=timed.draft_seconds, verify=timed.verify_seconds, overhead=overhead
+        self.wall += seconds + annotated_at - done
+        return self._finish_round(
+            tokens,
+            draft_seconds=timed.draft_seconds,
+            verify_seconds=timed.verify_seconds,
+            overhead_seconds=overhead,
         )
 
     def _is_followed(self, gamma: int) -> bool:
@@ -253,40 +259,35 @@ class LaneRun:
             self.gamma_after(length) == gamma for length in range(shortest, shortest + gamma + 1)
         )
 
-    def _annotated(
-        self, judged: JudgedRound, emitted: list[int]
-    ) -> tuple[list[Token], Token | None]:
-        """Make the reader's tokens: the round's drafted ones and the last emitted one. A stop text
-        in them ends the lane."""
-        self.index += 1
-        is_over = self.ended is not None
-        drafts, last, has_stop_text = self.annotator.tokens(judged, emitted, self.index, is_over)
-        if has_stop_text:
-            self.ended = "stop"
-        return drafts, last
+    def _annotated(self, judged: JudgedRound, emitted: list[int]) -> AnnotatedTokens:
+        """The reader's tokens of the round that has just been committed."""
+        return self.annotator.tokens(judged, emitted, self.index, self.ended is not None)
 
-    def _as_round(
+    def _finish_round(
         self,
-        drafts: list[Token],
-        last: Token | None,
+        tokens: AnnotatedTokens,
         *,
-        draft: float,
-        verify: float,
-        overhead: float,
+        draft_seconds: float,
+        verify_seconds: float,
+        overhead_seconds: float,
     ) -> Round:
-        """Make the `Round` that ends now. draft, verify, overhead: seconds."""
-        return Round(
+        """Count the round that ends now, and make its `Round`. A stop text ends the lane."""
+        if tokens.has_stop_text:
+            self.ended = "stop"
+        finished = Round(
             lane=self.lane,
-            index=self.index - 1,
-            drafted=drafts,
-            last=last,
-            draft_seconds=draft,
-            verify_seconds=verify,
-            overhead_seconds=overhead,
+            index=self.index,
+            drafted=tokens.drafted,
+            last=tokens.last,
+            draft_seconds=draft_seconds,
+            verify_seconds=verify_seconds,
+            overhead_seconds=overhead_seconds,
             clock=self.clock,
             wall=self.wall,
-            **self.target.round_fields(),
+            **self.target_engine.take_round_fields(),
         )
+        self.index += 1
+        return finished
 
     def commit(self, judged: JudgedRound) -> list[int]:
         """Commit a round's ids and return them; roll both caches back to the committed tokens."""
@@ -297,7 +298,7 @@ class LaneRun:
         emitted = self._up_to_end([*judged.ids[:accepted], next_id])
         self.ids += emitted
         self.ended = "eos" if self._is_end(emitted[-1]) else self._reached_limit()
-        self.target.rollback(len(self.ids) - 1)
+        self.target_engine.rollback(len(self.ids) - 1)
         self.drafter.rollback(len(self.ids) - 1)
         return emitted
 

@@ -128,8 +128,9 @@ class Engine(Protocol):
         """Return the context manager for each round of a lane with this engine as its target."""
         ...
 
-    def round_fields(self) -> dict[str, Any]:
-        """Return this engine's own fields of a `Round`, for the passes since the last call."""
+    def take_round_fields(self) -> dict[str, Any]:
+        """Return this engine's own fields of a `Round`, for the passes since the last call, and
+        begin to count anew."""
         ...
 
 

@@ -74,13 +74,14 @@ def _race(
 ) -> Generator[Event, bool | None, None]:
     """Run the race. settings_by_lane: of all lanes, the baseline last. messages: those of
     `Pair.messages_of`."""
-    # All lanes run the target in one form, or their clocks could not be compared.
+    # A drafter of one lane may read hidden states. Then every lane's target runs in the form that
+    # has them, or the clocks could not be compared.
     drafters = [drafter_kind(settings.drafter) for settings in settings_by_lane.values()]
-    states = any(drafter.reads_states for drafter in drafters)
+    hidden_states = any(drafter.reads_states for drafter in drafters)
     for lane, settings in settings_by_lane.items():
-        warm_up(pair, prompt_ids, settings, lane, states)
+        warm_up(pair, prompt_ids, settings, lane, hidden_states)
     options = LaneOptions(
-        other_rule=other_rule, memory=memory, states=states, prompt=SharedPrompt()
+        other_rule=other_rule, memory=memory, hidden_states=hidden_states, prompt=SharedPrompt()
     )
     events_by_lane = {
         lane: decode(pair, prompt_ids, settings, lane, options)

@@ -30,8 +30,8 @@ class DrafterKind:
     """A source of drafts.
 
     name: in `Settings.drafter`, on command lines and in recordings.
-    make: (pair, run, target) -> `Drafter`, once per lane and run; target is the `DecodingPath` that
-        judges the drafts. It may raise `PairError`.
+    make: (pair, run, target_path) -> `Drafter`, once per lane and run; target_path is the
+        `DecodingPath` that judges the drafts. It may raise `PairError`.
     label: its name within a line: "n-grams".
     choice: its name on a control; by default the label.
     lane: the name of a lane that differs from others by its drafter; by default the label.
@@ -198,7 +198,7 @@ class EngineKind:
     label: in words.
     make: (model, vocab) -> `Engine`, or None if it cannot run this model exactly.
     package: a module that must be installed.
-    states: whether it hands out hidden states.
+    hidden_states: whether it hands them out.
     anywhere: whether it runs every model, so that no trial is needed.
     make_head: (head, vocab, target) -> an engine of a head, or None.
     threads: (target, draft, vocab, width) -> how many threads suit such rounds.
@@ -221,7 +221,7 @@ class EngineKind:
     label: str
     make: Callable[[Any, int], Engine | None] | None = None
     package: str | None = None
-    states: bool = False
+    hidden_states: bool = False
     anywhere: bool = False
     make_head: Callable[[DraftHead, int, StateEngine], StateReader | None] | None = None
     threads: Callable[[LanguageModel, LanguageModel | None, int, int], int] | None = None

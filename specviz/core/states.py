@@ -46,26 +46,26 @@ class DraftHead(Protocol):
         """Raise `PairError` unless the head was made for this target."""
         ...
 
-    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+    def make_engine(self, vocab: int, target_engine: StateEngine) -> StateReader:
         """Make its plainest engine, with an empty cache.
 
-        target: the engine whose states it reads.
+        target_engine: the engine whose states it reads.
         """
         ...
 
 
-def make_head_engine(head: DraftHead, vocab: int, target: StateEngine) -> StateReader:
+def make_head_engine(head: DraftHead, vocab: int, target_engine: StateEngine) -> StateReader:
     """Make the fastest engine that runs this head exactly, with an empty cache.
 
-    target: the engine whose states the head reads.
+    target_engine: the engine whose states the head reads.
     """
     for kind in usable_engines():
         if kind.make_head is None:
             continue
-        engine = kind.make_head(head, vocab, target)
+        engine = kind.make_head(head, vocab, target_engine)
         if engine is not None:
             return engine
-    return head.make_engine(vocab, target)
+    return head.make_engine(vocab, target_engine)
 
 
 class StateReader(OwnEngine):

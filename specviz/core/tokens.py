@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .events import Token
 from .settings import Settings
@@ -13,6 +13,18 @@ from .views import Views
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
+
+
+class AnnotatedTokens(NamedTuple):
+    """A round's tokens for the reader.
+
+    last: the corrected or bonus one; None if the text ended before it. has_stop_text: whether a
+    stop text ends the lane.
+    """
+
+    drafted: list[Token]
+    last: Token | None
+    has_stop_text: bool
 
 
 class Annotator:
@@ -34,9 +46,9 @@ class Annotator:
 
     def tokens(
         self, judged: JudgedRound, emitted: list[int], index: int, ended: bool
-    ) -> tuple[list[Token], Token | None, bool]:
-        """Make the tokens of round `index`, from 1: the drafted ones, the last emitted one, and
-        whether a stop text ends the lane. ended: whether it ends anyway. Raises `ModelError`.
+    ) -> AnnotatedTokens:
+        """Make the tokens of round `index`, from 0. ended: whether the lane ends with it. Raises
+        `ModelError`.
 
         The ids `emitted` may be cut by an end: what was drafted after it counts as never judged.
         """
@@ -52,7 +64,7 @@ class Annotator:
         elif ended:
             texts.emitted[-1] += self._stream.flush()
         drafted, last = tokens_of(judged, emitted, texts, views)
-        return drafted, last, stop is not None
+        return AnnotatedTokens(drafted, last, has_stop_text=stop is not None)
 
 
 def tokens_of(

@@ -31,7 +31,7 @@ _settled: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
 
 
 def warm_up(
-    pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, states: bool
+    pair: Pair, prompt_ids: list[int], settings: Settings, lane: Lane, hidden_states: bool
 ) -> None:
     """Run a lane for a few rounds, which are dropped. Raises `Stopped`.
 
@@ -40,7 +40,7 @@ def warm_up(
     the threads. The baseline needs no warm-up of its own after that of a lane with drafts.
     """
     settled = _settled.setdefault(pair.target, set())
-    kind = (settings.drafter, settings.verdict, settings.greedy, states)
+    kind = (settings.drafter, settings.verdict, settings.greedy, hidden_states)
     if kind in settled or (lane == BASELINE and settled):
         return
     few_tokens = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
@@ -49,7 +49,7 @@ def warm_up(
     # its own drafts for that.
     tokens = 1 if drafter_kind(settings.drafter).needs == "draft" else WARM_TOKENS
     short_prompt = (2 * prompt_ids[:tokens])[: context_length(pair.target)]
-    events = decode(pair, short_prompt, few_tokens, lane, LaneOptions(states=states))
+    events = decode(pair, short_prompt, few_tokens, lane, LaneOptions(hidden_states=hidden_states))
     with closing(events):
         began = time.perf_counter()
         engine = prefilled(events).engines["target"]

@@ -169,7 +169,9 @@ def test_after_every_round_the_one_cache_agrees_with_an_uncached_pass(form: str)
         ids = torch.tensor([run.ids])
         with torch.inference_mode():
             wanted = pair.target(input_ids=ids, use_cache=False).logits[0, -1]
-        torch.testing.assert_close(next_logits(run.target, run.ids), wanted, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            next_logits(run.target_engine, run.ids), wanted, atol=1e-4, rtol=1e-4
+        )
     assert drafted > 20
 
 

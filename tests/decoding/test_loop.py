@@ -144,7 +144,7 @@ def test_after_every_round_both_caches_agree_with_an_uncached_pass(
     run.prefill()
     while run.ended is None:
         run.round()
-        for model, engine in ((pair.target, run.target), (pair.draft, run.drafter.engine)):
+        for model, engine in ((pair.target, run.target_engine), (pair.draft, run.drafter.engine)):
             with torch.inference_mode():
                 wanted = model(input_ids=torch.tensor([run.ids]), use_cache=False).logits[0, -1]
             torch.testing.assert_close(next_logits(engine, run.ids), wanted, atol=1e-4, rtol=1e-4)
@@ -167,11 +167,11 @@ def test_a_round_is_one_target_pass(pair: Pair, gamma: int, monkeypatch: pytest.
     replace_engines(monkeypatch, CountedEngine)
     run = start_lane(pair, PROMPT, greedy(gamma, 40), "speculative")
     run.prefill()
-    assert run.target.passes == [len(PROMPT) - 1]
+    assert run.target_engine.passes == [len(PROMPT) - 1]
     rounds = []
     while run.ended is None:
         rounds.append(run.round())
-    assert run.target.passes[1:] == [len(r.drafted) + 1 for r in rounds]
+    assert run.target_engine.passes[1:] == [len(r.drafted) + 1 for r in rounds]
     if gamma:
         fed = run.drafter.engine.passes[1:]
         assert len(fed) == sum(len(r.drafted) for r in rounds), "a draft step is one pass"

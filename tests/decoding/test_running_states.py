@@ -174,7 +174,7 @@ def test_a_text_that_ends_in_mid_round_leaves_true_caches(kind: str, ends: str):
     run.prefill()
     while run.ended is None:
         drafts = run.round().drafted
-        for engine in (run.target, run.drafter.engine):
+        for engine in (run.target_engine, run.drafter.engine):
             assert_close(next_logits(engine, run.ids), uncached(target, run.ids)[-1])
     assert run.ended == ends
     assert run.ids[: len(PROMPT) + place + 1] == [*PROMPT, *wanted[: place + 1]]
@@ -270,7 +270,7 @@ def test_costs_know_the_longer_passes():
 
 def costs_of(pair: Pair) -> DraftCosts:
     run = start_lane(pair, PROMPT, greedy(), "speculative")
-    return draft_costs(run.drafter, run.target, pair)
+    return draft_costs(run.drafter, run.target_engine, pair)
 
 
 @pytest.mark.parametrize("kind", PAST_ELSEWHERE)

@@ -106,7 +106,7 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
     lane = "baseline" if drafter == "none" else "speculative"
     run = start_lane(pair, PROMPT, settings, lane)
     # CUDA graphs return no hidden states.
-    assert run.target.name == ("eager" if drafter == "head" else form)
+    assert run.target_engine.name == ("eager" if drafter == "head" else form)
     run.prefill()
     drafted = 0
     while run.ended is None:
@@ -118,7 +118,7 @@ def test_a_round_copies_its_verdict_and_then_its_numbers(
                 emitted = run.commit(judged)
             with host_waits() as for_the_reader:
                 ended = run.ended is not None
-                tokens = run.annotator.tokens(judged, emitted, 1, ended)
+                tokens = run.annotator.tokens(judged, emitted, 0, ended)
         assert in_clock == ["tolist"], "the verdict"
         assert for_the_reader == ["_to_copy"], "what the cards show"
         assert isinstance(judged.p, StandInTensor)
@@ -145,7 +145,7 @@ def test_the_check_of_a_foreign_rule_makes_no_host_wait(
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=7, verdict="usual")
     run = start_lane(pair, PROMPT, settings, "speculative")
     run.prefill()
-    assert run.target.name == form and run.whole_rounds is None
+    assert run.target_engine.name == form and run.whole_rounds is None
     while run.ended is None:
         with host_waits() as waits:
             run.round()

@@ -76,7 +76,7 @@ def test_each_lane_has_its_own_best_number(eight: None, monkeypatch: pytest.Monk
     assert fastest_threads(pair.target, pair.draft, pair.vocab, 6) == 2
     assert threads_of_lanes(pair) == {"speculative": 2, "baseline": 4}
     for lane, number in ((SPECULATIVE, 2), (BASELINE, 4)):
-        target = start_lane(pair, [1, 2, 3], Settings(), lane).target
+        target = start_lane(pair, [1, 2, 3], Settings(), lane).target_engine
         assert isinstance(target, CompiledEngine) and target.threads == number
 
 

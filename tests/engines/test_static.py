@@ -147,17 +147,17 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
             draft = run.drafter.draft(run.ids, 3)
             wanted = uncached(shallow, run.ids + draft.ids.tolist())[len(run.ids) - 1 : -1]
             torch.testing.assert_close(draft.logits, wanted, atol=1e-4, rtol=1e-4)
-            assert run.target.length == len(run.ids) - 1
+            assert run.target_engine.length == len(run.ids) - 1
             judged = run.path.judge(run.ids, draft)
             wanted = uncached(target, run.ids + judged.ids)[len(run.ids) - 1 :]
             torch.testing.assert_close(judged.logits, wanted, atol=1e-4, rtol=1e-4)
             run.commit(judged)
-    assert any(key[0] == "draft" for key in run.target._cache.programs)
+    assert any(key[0] == "draft" for key in run.target_engine._cache.programs)
 
 
 def check_every_round(pair: Pair, settings: Settings) -> None:
     run = start_lane(pair, PROMPT, replace(settings, gamma=3, max_new_tokens=24), "speculative")
-    assert run.target.name == run.drafter.engine_name == "static"
+    assert run.target_engine.name == run.drafter.engine_name == "static"
     run.prefill()
     with torch.inference_mode():
         while run.ended is None:
@@ -263,9 +263,9 @@ def test_longer_buffers_need_new_programs(pair: Pair):
     """Programs of the old buffers would write to memory that was freed."""
     run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=20), "speculative")
     run.prefill()
-    assert run.target._cache.programs
-    run.target.reserve(run.target._cache.capacity + 1)
-    assert not run.target._cache.programs
+    assert run.target_engine._cache.programs
+    run.target_engine.reserve(run.target_engine._cache.capacity + 1)
+    assert not run.target_engine._cache.programs
 
 
 STATIC = {
@@ -380,7 +380,7 @@ def test_buffers_stay_where_they_are(pair: Pair):
     """A graph reads and writes at fixed addresses."""
     run = start_lane(pair, PROMPT, Settings(gamma=3, max_new_tokens=60), "speculative")
     run.prefill()
-    slot = run.target._cache
+    slot = run.target_engine._cache
     seen: set[int] = set()
     while run.ended is None:
         run.round()
@@ -498,7 +498,7 @@ def test_the_number_of_programs_is_bounded(pair: Pair, monkeypatch: pytest.Monke
     run.prefill()
     while run.ended is None:
         run.round()
-    assert len(run.target._cache.programs) == 6
+    assert len(run.target_engine._cache.programs) == 6
     assert run.ids[5:] == generated(pair.target, PROMPT, 60)
 
 

@@ -87,5 +87,5 @@ def short_texts(
             yield tuple(lane.ids[begin : begin + shown])
             del lane.ids[begin:]
             lane.ended = None
-            lane.target.rollback(begin - 1)
+            lane.target_engine.rollback(begin - 1)
             lane.drafter.rollback(begin - 1)

@@ -161,7 +161,7 @@ def test_after_every_round_the_caches_agree_with_an_uncached_pass(case: Case, tu
     drafter = met(case.kind, turn)
     run = start_lane(case.pair, case.prompt, greedy(4, drafter, SHORT // 2), "speculative")
     run.prefill()
-    engines = [(case.pair.target, run.target)]
+    engines = [(case.pair.target, run.target_engine)]
     if drafter == "model":
         engines.append((case.pair.draft, run.drafter.engine))
     while run.ended is None:

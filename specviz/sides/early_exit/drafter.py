@@ -54,10 +54,10 @@ class EarlyExitDrafter(Drafter):
 
     path: DecodingPath
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
         self.layers = best_exit(pair.target, run.vocab).layers
-        self.engine_name = target.engine.name
-        self.path = target
+        self.engine_name = target_path.engine.name
+        self.path = target_path
         self._model = pair.target
         self._max_new_tokens = run.settings.max_new_tokens
         self._context = context_length(pair.target) or UNLIMITED

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ...core.types import RunContext
 
 
-def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def make_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """Make an `EarlyExitDrafter`."""
     from .drafter import EarlyExitDrafter
 
-    return EarlyExitDrafter(pair, run, target)
+    return EarlyExitDrafter(pair, run, target_path)
 
 
 def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:

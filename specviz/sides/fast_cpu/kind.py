@@ -39,7 +39,7 @@ COMPILED = EngineKind(
     make_head=make_head_engine,
     threads=threads,
     package="numba",
-    states=True,
+    hidden_states=True,
     call_on_cpu=2**15,
     extra_token=0.25,
     arithmetic=Arithmetic(plain=0.2, packed=0.35, integer=0.08),  # on two cores of an AMD EPYC

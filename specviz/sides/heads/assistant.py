@@ -46,9 +46,9 @@ class Assistant:
         self.step_parts = (model,)
         self.parameters = model.parameters
 
-    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+    def make_engine(self, vocab: int, target_engine: StateEngine) -> StateReader:
         """Make an engine that reads the cache of the target's engine."""
-        return AssistantEngine(self, vocab, target)
+        return AssistantEngine(self, vocab, target_engine)
 
     def check(self, target: Any) -> None:
         """Raise `PairError` unless it fits the target."""

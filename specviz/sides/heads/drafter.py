@@ -36,16 +36,16 @@ class HeadDrafter(Drafter):
     """The pair's head. Each pass of the target leaves hidden states. After the verdict the head
     gets those of the kept tokens, and the next chain begins with the last of them."""
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
         if pair.head is None:
             raise PairError(
                 "this pair has no head: name one instead of a draft, as in 'TARGET+HEAD', or "
                 "choose another drafter."
             )
         self._head = pair.head
-        self._target = cast("StateEngine", target.engine)
-        self._target.keep_states(pair.head.states)
-        self.engine = make_head_engine(pair.head, run.vocab, self._target)
+        self._target_engine = cast("StateEngine", target_path.engine)
+        self._target_engine.keep_states(pair.head.states)
+        self.engine = make_head_engine(pair.head, run.vocab, self._target_engine)
         self.engine_name = self.engine.name
         self._path = self.engine.path(run)
         self._max_new_tokens = run.settings.max_new_tokens
@@ -56,7 +56,7 @@ class HeadDrafter(Drafter):
         length = len(ids) + 1
         self._path.prepare("draft", length, length + self._max_new_tokens)
         if ids:
-            self.engine.prefill(torch.tensor(ids), self._target.states)
+            self.engine.prefill(torch.tensor(ids), self._target_engine.states)
             self._received = len(ids)
         return now(self.engine.device) - start
 
@@ -69,7 +69,7 @@ class HeadDrafter(Drafter):
         # The head read the drafts with its own states.
         self.engine.rollback(min(self.engine.length, self._received + 1))
         # The target's last pass began where the head's states end.
-        new_states = self._target.states[: length - self._received]
+        new_states = self._target_engine.states[: length - self._received]
         self.engine.receive(new_states)
         self._received = length
 
@@ -86,8 +86,8 @@ class NgramHeadDrafter(HeadDrafter):
     token was drawn from.
     """
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
-        super().__init__(pair, run, target)
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
+        super().__init__(pair, run, target_path)
         self._run = run
         self._expected = dict(EXPECTED)
         self._index = NgramIndex()

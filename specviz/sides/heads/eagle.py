@@ -152,7 +152,7 @@ class Head(nn.Module):
     def device(self) -> torch.device:
         return self.fc.weight.device
 
-    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+    def make_engine(self, vocab: int, target_engine: StateEngine) -> StateReader:
         """Make an engine of torch's own modules, with an empty cache."""
         return HeadEngine(self, vocab)
 

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ...core.types import RunContext
 
 
-def make_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def make_head_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """Make a `HeadDrafter`."""
     from .drafter import HeadDrafter
 
-    return HeadDrafter(pair, run, target)
+    return HeadDrafter(pair, run, target_path)
 
 
-def make_ngram_head_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def make_ngram_head_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """Make an `NgramHeadDrafter`."""
     from .drafter import NgramHeadDrafter
 
-    return NgramHeadDrafter(pair, run, target)
+    return NgramHeadDrafter(pair, run, target_path)
 
 
 def described(pair: Pair, engine: str, layers: int | None) -> dict[str, Any]:

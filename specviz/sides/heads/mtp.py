@@ -47,7 +47,7 @@ class MtpHead:
         self.dtype = first.dtype
         self.step_parts = model.layers[-1], model.shared_head
 
-    def make_engine(self, vocab: int, target: StateEngine) -> StateReader:
+    def make_engine(self, vocab: int, target_engine: StateEngine) -> StateReader:
         """Make an engine of transformers' modules, with an empty cache."""
         return MtpEngine(self, vocab)
 

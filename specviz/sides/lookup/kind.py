@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ...core.types import RunContext
 
 
-def make_ngram_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def make_ngram_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """Make an `NgramDrafter`."""
     from .ngram import NgramDrafter
 
-    return NgramDrafter(pair, run, target)
+    return NgramDrafter(pair, run, target_path)
 
 
-def make_suffix_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def make_suffix_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """Make a `SuffixDrafter`."""
     from .suffix import SuffixDrafter
 
-    return SuffixDrafter(pair, run, target)
+    return SuffixDrafter(pair, run, target_path)
 
 
 NGRAM = DrafterKind(

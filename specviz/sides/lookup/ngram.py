@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class NgramDrafter(Drafter):
     """Prompt lookup over prompt and output. It holds committed tokens only."""
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
         self._run = run
         self._index = NgramIndex()
 

@@ -170,7 +170,7 @@ class SuffixDrafter(Drafter):
     """Drafts from counts over the prompt, the text so far and the earlier texts of the run:
     committed tokens only."""
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
         self._run = run
         self._index = SuffixIndex()
         for text in run.memory:

@@ -21,7 +21,7 @@ class ModelDrafter(Drafter):
 
     path: DecodingPath
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
         self._model = pair.draft_model
         self._max_new_tokens = run.settings.max_new_tokens
         self._context = context_length(self._model) or UNLIMITED
@@ -50,6 +50,7 @@ class ModelDrafter(Drafter):
         return self.path.draft(ids, count, min_confidence=self.min_confidence)
 
     def rollback(self, length: int) -> None:
+        # The model never reads the last token that it drafted, so its cache may lack it.
         self.engine.rollback(min(length, self.engine.length))
 
     def step_cost(self) -> float:

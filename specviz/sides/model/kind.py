@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from ...core.types import RunContext
 
 
-def make_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def make_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """The drafter with the pair's draft model, whichever tokenizer that has."""
     if pair.shared is not None:
         from .other_tokenizer import translated_drafter
 
-        return translated_drafter(pair, run, target)
+        return translated_drafter(pair, run, target_path)
     from .drafter import ModelDrafter
 
-    return ModelDrafter(pair, run, target)
+    return ModelDrafter(pair, run, target_path)
 
 
 MODEL = DrafterKind(

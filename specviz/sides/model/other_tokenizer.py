@@ -108,7 +108,7 @@ class TranslatedDrafter(Drafter):
     text.
     """
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
         assert pair.shared is not None
         self._shared = pair.shared
         self._pair = pair
@@ -228,8 +228,8 @@ class SharedTokensDrafter(TranslatedDrafter):
     verdict is then exact: a draft must only be drawn from the q that judges it.
     """
 
-    def __init__(self, pair: Pair, run: RunContext, target: DecodingPath) -> None:
-        super().__init__(pair, run, target)
+    def __init__(self, pair: Pair, run: RunContext, target_path: DecodingPath) -> None:
+        super().__init__(pair, run, target_path)
         pairs = torch.tensor(self._shared.pairs, device=self.engine.device)
         self._target_ids, self._draft_ids = pairs.unbind(-1)  # int64 [shared], [shared]
         self._as_draft = torch.zeros(run.vocab, dtype=torch.long, device=self.engine.device)
@@ -260,9 +260,9 @@ class SharedTokensDrafter(TranslatedDrafter):
         return draft, torch.cat(proposed)
 
 
-def translated_drafter(pair: Pair, run: RunContext, target: DecodingPath) -> Drafter:
+def translated_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Drafter:
     """The drafter of a pair whose draft has its own tokenizer: it drafts text in greedy runs,
     otherwise tokens that both tokenizers have."""
     if run.settings.greedy:
-        return TextDrafter(pair, run, target)
-    return SharedTokensDrafter(pair, run, target)
+        return TextDrafter(pair, run, target_path)
+    return SharedTokensDrafter(pair, run, target_path)

@@ -96,7 +96,7 @@ class TargetServer:
             raise self._no_logprobs() from error
         return listings
 
-    def round_fields(self) -> dict[str, Any]:
+    def take_round_fields(self) -> dict[str, Any]:
         """The cost of `logprobs` and `draws` since the last call, as fields of a `Round`."""
         fields = {"exchanged": self._exchanged or None, "server_seconds": self._seconds or None}
         self._exchanged = 0
@@ -164,7 +164,7 @@ class TargetServer:
         return None
 
     def _posted(self, body: dict[str, Any]) -> Any:
-        """Post a request and return the answer; `round_fields` counts its cost."""
+        """Post a request and return the answer; `take_round_fields` counts its cost."""
         answer = self.server.post(self.path, body)
         self._exchanged += answer.sent + answer.received
         self._seconds += self._worked_seconds(answer.value) or 0.0

@@ -88,8 +88,8 @@ class RemoteTarget(ModelElsewhere):
         """Return no modules: its layers are not here."""
         return iter(())
 
-    def make_engine(self, vocab: int, states: bool) -> Engine:
-        if states:
+    def make_engine(self, vocab: int, hidden_states: bool) -> Engine:
+        if hidden_states:
             raise PairError(
                 "a head needs the target's hidden states, which a server does not return: choose "
                 "another drafter."
@@ -190,8 +190,8 @@ class RemoteEngine(OwnEngine):
             )
         return DrawnPath(self, run)
 
-    def round_fields(self) -> dict[str, Any]:
-        return self._target.server.round_fields()
+    def take_round_fields(self) -> dict[str, Any]:
+        return self._target.server.take_round_fields()
 
     def rollback(self, length: int) -> None:
         del self._ids[length:]
