@@ -44,6 +44,7 @@ class NumpyPath:
         max_length: int,
         layers: int | None = None,
     ) -> None:
+        # Only the buffers, which depend on no length: lengths matter to paths with graphs.
         distributions = self._draft_distributions if task == "draft" else self._target_distributions
         distributions.reserve(self._run.settings.gamma + 1)
 

@@ -1,4 +1,5 @@
-"""Choose how an engine drafts and judges, once per engine and run."""
+"""Make what the parts of a run share: its context with seeded draws, the path on which an engine
+drafts and judges, and the rule that judges."""
 
 from __future__ import annotations
 

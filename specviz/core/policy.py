@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 MAX_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run drafted more
 
-PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first verdict
-PRIOR_JUDGED = 2.0  # the weight of that estimate, in verdicts
-FIRST_ACCEPTED = 4.0  # accepted verdicts assumed at the start, when drafts are expected to pay
-DECAY = 0.9  # each round multiplies the weight of older verdicts by this: about ten rounds count
-IDLE_DECAY = 0.97  # the same factor for a round that drafted nothing, and so gave no verdicts
+PRIOR_ALPHA = 0.7  # `OptimalGamma`'s estimate of alpha before the first judged draft
+PRIOR_JUDGED = 2.0  # the weight of that estimate, in judged drafts
+FIRST_ACCEPTED = 4.0  # accepted drafts assumed at the start, when drafts are expected to pay
+DECAY = 0.9  # each round multiplies the weight of older drafts by this: about ten rounds count
+IDLE_DECAY = 0.97  # the same factor for a round that drafted nothing
 PRIOR_SPEED = 1.5  # `ConfidenceGamma`'s estimate of the speed-up before the first round
 PRIOR_ROUNDS = 5.0  # the weight of that estimate
 EXPONENTS = [2 ** (halves / 2) for halves in range(-8, 5)]  # allowed by a `Calibration`
@@ -82,11 +82,11 @@ class OptimalGamma(Policy):
     """The number from 0 to `max_gamma` with the highest expected speed-up.
 
     c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
-    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. Alpha
-    is estimated from the verdicts of recent rounds, with an optimistic prior: short texts would end
-    before a careful estimate has reached the number that pays. If no draft would pay, the number is
-    0. The estimate then returns slowly to the prior, and after `MAX_IDLE_ROUNDS` rounds without
-    drafts one token is drafted anyway: the text may have become easier.
+    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. Alpha is
+    estimated from the judged drafts of recent rounds, with an optimistic prior: short texts would
+    end before a careful estimate has reached the number that pays. If no draft would pay, the
+    number is 0. The estimate then returns slowly to the prior, and after `MAX_IDLE_ROUNDS` rounds
+    without drafts one token is drafted anyway: the text may have become easier.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class OptimalGamma(Policy):
 class Calibration:
     """The probability that a draft is kept: its confidence to the power of an exponent.
 
-    The exponent is the likeliest one by the verdicts of the run, with a prior: its logarithm to
-    the base of 2 is normally distributed, with mean 0 and standard deviation 1. A draft that
+    The exponent is the likeliest one by the judged drafts of the run, with a prior: its logarithm
+    to the base of 2 is normally distributed, with mean 0 and standard deviation 1. A draft that
     hesitates where its target does is right more often than it says, above all in greedy runs: of
     the built-in pair's drafts 87 of 100 hold, at a mean confidence of 0.21.
     """
@@ -200,7 +200,8 @@ class ConfidenceGamma(OptimalGamma):
 
 
 def make_policy(settings: Settings, costs: Callable[[], DraftCosts]) -> Policy:
-    """Make the policy that the settings name."""
+    """Make the policy that the settings name. Without one (`Settings.adapts`), every round may
+    draft gamma tokens: a sweep, which predicts all settings in one way, needs that as a policy."""
     if not settings.adapts:
         return Policy(settings.gamma)
     if settings.gamma_policy == "heuristic":
@@ -220,7 +221,8 @@ def predicted_tau(alpha: float, gamma: int) -> float:
 
 
 def expected_tau(accepted: float, rejected: float, gamma: int) -> float:
-    """The mean of `predicted_tau` where of alpha only verdicts are known: these many (> 0) of each.
+    """The mean of `predicted_tau` where of alpha only judged drafts are known: so many accepted and
+    rejected ones, both > 0.
 
     alpha then has the Beta distribution of these weights, whose k-th moment is the product over
     i < k of (accepted + i) / (accepted + rejected + i). tau is convex in alpha, so this is more

@@ -161,6 +161,24 @@ def draw(weights: Tensor, uniform: Tensor) -> Tensor:
     return ids.squeeze(-1).clamp_(max=weights.shape[-1] - 1)
 
 
+def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
+    """norm(max(0, p - q)), [vocab]: the distribution of the token that replaces a rejected one.
+
+    Falls back to `otherwise`, by default p, where rounding leaves no mass (Leviathan et al. 2022,
+    arXiv 2211.17192).
+    """
+    if otherwise is None:
+        otherwise = p
+    surplus = (p - q).clamp_(min=0.0)
+    mass = surplus.sum()
+    return torch.where(usable(mass), surplus / mass, otherwise)
+
+
+def usable(mass: Tensor) -> Tensor:
+    """Whether a mass can be normalised: finite and above 0."""
+    return torch.isfinite(mass) & (mass > 0)
+
+
 def uniforms(count: int, source: RandomSource) -> Tensor:
     """Make `count` fp64 draws in [0, 1), on the source's device."""
     if isinstance(source, torch.Generator):

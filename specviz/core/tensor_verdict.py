@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from .tensor_draws import draw, uniforms
+from .tensor_draws import draw, uniforms, usable
 from .types import Verdict
-from .views import usable
 
 if TYPE_CHECKING:
     from .protocols import RandomSource

@@ -39,7 +39,8 @@ def decide_in_numpy(
     weights = p[accepted]
     if accepted < len(drafted):
         residual = np.subtract(p[accepted], q[accepted])
-        if 0 < np.maximum(residual, 0.0, out=residual).sum() < np.inf:  # else see `views.residual`
+        np.maximum(residual, 0.0, out=residual)
+        if 0 < residual.sum() < np.inf:  # else rounding left no mass: draw from p
             weights = residual
     return accepted, drawn_id(weights, last)
 

@@ -15,6 +15,7 @@ from .events import DIGITS, Choice, Outcome, Token
 from .records import VerdictKind
 from .registry import verdict_kind
 from .settings import Settings
+from .tensor_draws import residual
 from .text import Pieces
 from .types import Draft, JudgedRound
 
@@ -45,12 +46,12 @@ class Views:
         self._verdict_kind = verdict_kind(settings.effective_verdict)
 
     def check(self, index: int) -> None:
-        """Raise `ModelError` if a model gave NaN or +inf in round `index`, from 1: they make a
+        """Raise `ModelError` if a model gave NaN or +inf in round `index`, from 0: they make a
         distribution meaningless."""
         for role in ("target", "draft"):
             if not all(map(isfinite, self._numbers.get(role, ()))):
                 raise ModelError(
-                    f"the {role} gave logits that are not finite in round {index}: load it in "
+                    f"the {role} gave logits that are not finite in round {index + 1}: load it in "
                     "fp32 or bf16, or check its weights."
                 )
 
@@ -184,20 +185,20 @@ def _shown_numbers(
     """
     p = judged.p
     position, next_id, _ = judged.verdict
-    soft_p = _soft_p(judged, settings, top_logprobs_only)
+    shown_p = _shown_p(judged, settings, top_logprobs_only)
     numbers = {
         "target": judged.logits.amax(-1),
         "last_p": p[position, next_id],
-        "last_soft_p": soft_p[position, next_id],
-        **_best("p", soft_p),
+        "last_soft_p": shown_p[position, next_id],
+        **_best("p", shown_p),
     }
     if judged.draft is not None:
-        numbers |= _draft_numbers(judged, judged.draft, settings, soft_p)
+        numbers |= _draft_numbers(judged, judged.draft, settings, shown_p)
     return numbers
 
 
 def _draft_numbers(
-    judged: JudgedRound, draft: Draft, settings: Settings, soft_p: Tensor
+    judged: JudgedRound, draft: Draft, settings: Settings, shown_p: Tensor
 ) -> dict[str, Tensor]:
     """The numbers of `_shown_numbers` that only a round with drafts has."""
     p = judged.p
@@ -209,7 +210,7 @@ def _draft_numbers(
     numbers = {
         "p": _probabilities_of(draft.ids, p[:-1]),
         "q": _probabilities_of(draft.ids, draft.q),
-        "soft_p": _probabilities_of(draft.ids, soft_p[:-1]),
+        "soft_p": _probabilities_of(draft.ids, shown_p[:-1]),
         "soft_q": _probabilities_of(draft.ids, soft_q),
         "u": torch.as_tensor(judged.u),
         "beta": torch.minimum(p[:-1], draft.q).sum(-1),
@@ -228,7 +229,7 @@ def _draft_numbers(
     return numbers
 
 
-def _soft_p(judged: JudgedRound, settings: Settings, top_logprobs_only: bool) -> Tensor:
+def _shown_p(judged: JudgedRound, settings: Settings, top_logprobs_only: bool) -> Tensor:
     """The target's distributions to show, fp32 [n + 1, vocab]: at temperature 1 in a greedy run."""
     if not settings.greedy:
         return judged.p
@@ -261,21 +262,3 @@ def _best_after_rejection(
     if corrections is None:
         return {}
     return _best("residual", corrections.unsqueeze(0))
-
-
-def residual(p: Tensor, q: Tensor, otherwise: Tensor | None = None) -> Tensor:
-    """norm(max(0, p - q)), [vocab]: the distribution of the token that replaces a rejected one.
-
-    Falls back to `otherwise`, by default p, where rounding leaves no mass (Leviathan et al. 2022,
-    arXiv 2211.17192).
-    """
-    if otherwise is None:
-        otherwise = p
-    surplus = (p - q).clamp_(min=0.0)
-    mass = surplus.sum()
-    return torch.where(usable(mass), surplus / mass, otherwise)
-
-
-def usable(mass: Tensor) -> Tensor:
-    """Whether a mass can be normalised: finite and above 0."""
-    return torch.isfinite(mass) & (mass > 0)

@@ -28,10 +28,9 @@ from specviz import Pair, Settings, baseline, speculate
 from specviz.core.draws import Distributions
 from specviz.core.events import OUTCOMES
 from specviz.core.numpy_path import NumpyPath
-from specviz.core.tensor_draws import draw, probabilities, uniforms
+from specviz.core.tensor_draws import draw, probabilities, residual, uniforms
 from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.core.types import Draft
-from specviz.core.views import residual
 
 PROMPT = [2, 0]
 SHOWN = 3  # tokens of a sequence whose joint distribution is tested

@@ -48,7 +48,7 @@ def decide_by_draws(
     drafts kept, the next token is y. The text follows p exactly (Leviathan et al. 2022, arXiv
     2211.17192, theorem 1). A position needs one draw in expectation: a refusal has probability 1 -
     beta, and then 1 / (1 - beta) are needed. After `MAX_TRIES` refusals rounding has left nothing
-    of p above q; then y follows p, as in `views.residual`.
+    of p above q; then y follows p, as in `tensor_draws.residual`.
     """
     accepted = 0
     for position, (token_id, draw) in enumerate(zip(drafted, u, strict=True)):

@@ -22,8 +22,7 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     """
     import torch
 
-    from ...core.tensor_draws import draw, uniforms
-    from ...core.views import usable
+    from ...core.tensor_draws import draw, uniforms, usable
 
     weight, threshold = block_numbers(p, q, drafted)
     counts = torch.arange(len(drafted) + 1, device=p.device)
@@ -86,7 +85,7 @@ def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
 
 def after_block(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
     """The distribution from which block verification draws a correction."""
-    from ...core.views import residual
+    from ...core.tensor_draws import residual
 
     if position == 0:
         return residual(p[0], q[0])

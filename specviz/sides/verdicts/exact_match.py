@@ -46,7 +46,7 @@ def after_exact_match(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> T
     """The distribution of a correction: p without the rejected token."""
     import torch
 
-    from ...core.views import residual
+    from ...core.tensor_draws import residual
 
     rejected = drafted[position : position + 1]
     one_hot = torch.zeros_like(p[position]).scatter(0, rejected, 1.0)
