@@ -146,6 +146,8 @@ MUTANTS = [
     Mutant("verdicts", "decide_by_draws", "< y.p - q.item(accepted, y.id)", "< y.p", "drawn"),
     Mutant("verdicts", "decide_by_draws", "if not draw *", "if draw *", "drawn"),
     Mutant("verdicts", "exact_match_shown", "(p[: len(drafted)] * q).sum(-1)", "q.sum(-1)", "verdicts real_runs"),
+    Mutant("verdicts", "check_verdict", "0 <= accepted <= drafted", "True", "stand_in_device"),
+    Mutant("verdicts", "check_verdict", "0 <= next_id < vocab", "True", "stand_in_device"),
     # The loop of a lane, and the race
     Mutant("loop", "LaneRun._reached_limit", "if len(self.ids) >= self.budget", "if False", LOOPS),
     Mutant("loop", "SharedPrompt.read", "not engine.take_over(self._engine)", "False", "race"),
@@ -153,6 +155,7 @@ MUTANTS = [
     Mutant("loop", "Passes.copy_cache", "other._values[:, :, :length]", "0", "compiled"),
     Mutant("loop", "CompiledEngine.take_over", "or other._model is not self._model", "", "compiled"),
     Mutant("loop", "CompiledEngine.take_over", "not np.array_equal(other._state_slots, self._state_slots)", "False", "compiled"),
+    Mutant("loop", "LaneRun.prefill", " and self.check is None", "", "stand_in_device"),
     Mutant("loop", "LaneRun.__post_init__", "self.context + 1", "self.context", LOOPS),
     Mutant("loop", "LaneRun.gamma_after", "self.max_length - length - 1", "self.max_length - length", LOOPS),
     Mutant("loop", "LaneRun.gamma_after", "self.max_length - length - 1", "self.max_length - length - 2", LOOPS),
