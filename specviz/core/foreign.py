@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -128,6 +129,7 @@ def _is_of_tensors(draft: object) -> TypeGuard[Draft]:
     return isinstance(draft.ids, Tensor) and isinstance(draft.q, Tensor)
 
 
+@cache  # one wrapper per kind: captured graphs are found again by their rule
 def checked_rule(kind: VerdictKind) -> Callable[..., Tensor]:
     """Wrap the rule of another package: raise `KindError` if it fails, or if its result has another
     dtype or shape.

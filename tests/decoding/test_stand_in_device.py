@@ -36,6 +36,7 @@ from specviz.base.errors import KindError, ModelError
 from specviz.core import registry
 from specviz.core.engine_choice import make_engine
 from specviz.core.loop import start_lane
+from specviz.core.paths import other_rule_of
 from specviz.core.tensor_draws import probabilities
 from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.core.views import copied
@@ -151,6 +152,7 @@ def test_the_check_of_a_foreign_rule_makes_no_host_wait(
             run.round()
         assert waits == ["tolist", "_to_copy"]
     assert calls
+    assert other_rule_of(settings) is other_rule_of(settings), "graphs are kept by their rule"
 
 
 @pytest.mark.parametrize(
