@@ -112,7 +112,8 @@ def use_hub(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", pages)
     monkeypatch.setattr(constants, "ENDPOINT", address)
     monkeypatch.setattr(huggingface_hub.hf_api.api, "endpoint", address)
-    # From release 5.24 on transformers keeps a client of its own, with the address of its first use.
+    # From release 5.24 on transformers keeps a client of its own, with the address of its first
+    # use.
     monkeypatch.setattr(transformers.utils.hub, "_hf_api", None, raising=False)
 
 
