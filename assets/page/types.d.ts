@@ -529,7 +529,6 @@ type Piece = import("specviz/words/markdown.js").Piece;
 type Block = import("specviz/words/markdown.js").Block;
 type Fragment = import("specviz/race/token.js").Fragment;
 type TextState = import("specviz/race/token.js").TextState;
-type TextPlace = import("specviz/race/lane.js").Place;
 type Reading = import("specviz/words/markdown.js").Reading;
 type ReadingMode = import("specviz/race/lane-grid.js").ReadingMode;
 type PendingRun = import("specviz/words/moment.js").PendingRun;

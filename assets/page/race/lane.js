@@ -19,7 +19,7 @@ const AT_ONCE = 30; // rounds whose marks change in one frame; those of a whole 
  * A token, and the state of the text before it.
  * @typedef {{ token: ShownToken, before: TextState, fragments: Fragment[] }} DrawnToken
  * @typedef {object} DrawnRound
- * @property {TextPlace} place
+ * @property {Place} place
  * @property {Round} round
  * @property {DrawnToken[]} tokens
  * @property {TextState} before
@@ -102,20 +102,22 @@ export class Lane {
   }
 
   /**
-   * Show these finished rounds and, with `part`, the next one up to an event.
+   * Show these finished rounds and, with `partial`, the next one up to that step.
    * @param {Round[]} rounds
-   * @param {PlayEvent | null} [part]
+   * @param {PlayEvent | null} [partial]
    * @param {Round[]} [next]  the following rounds, if they are known
    */
-  show(rounds, part, next = []) {
+  show(rounds, partial, next = []) {
     const last = this.#drawn[this.#drawn.length - 1];
     const block = this.#rows.lastBlock;
-    if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], part);
+    if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], partial);
     while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) {
       this.#takeBack();
     }
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
-    if (part && this.#drawn.length === rounds.length) this.#append(part.round, tokensSoFar(part), true);
+    if (partial && this.#drawn.length === rounds.length) {
+      this.#append(partial.round, tokensSoFar(partial), true);
+    }
     if (block.nextElementSibling) {
       block.classList.add("is-in-sight");
       this.#leaving.observe(block);
@@ -123,7 +125,7 @@ export class Lane {
     // Reserve room for the rest of a word, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
     const isRowDue = this.#drawn[this.#drawn.length - 1]?.after.isDue;
-    const coming = first ? [...tokensOf(first).slice(part?.seen ?? 0), ...later.flatMap(tokensOf)] : [];
+    const coming = first ? [...tokensOf(first).slice(partial?.seen ?? 0), ...later.flatMap(tokensOf)] : [];
     this.#ahead.textContent = isRowDue ? "" : restOfWord(coming);
     this.#rows.last.append(this.#ahead, this.#caret);
     this.#markNewest();
@@ -172,10 +174,10 @@ export class Lane {
    * Continue a partly drawn round: only tokens whose verdict has changed are redrawn.
    * @param {DrawnRound} last
    * @param {Round | undefined} done  the finished round at its index
-   * @param {PlayEvent | null} [part]
+   * @param {PlayEvent | null} [partial]
    */
-  #goOn(last, done, part) {
-    const soFar = part?.round === last.round ? tokensSoFar(part) : null;
+  #goOn(last, done, partial) {
+    const soFar = partial?.round === last.round ? tokensSoFar(partial) : null;
     const tokens = done === last.round ? tokensOf(done) : soFar;
     if (!tokens || tokens.length < last.tokens.length) {
       this.#takeBack();
@@ -198,12 +200,12 @@ export class Lane {
       this.name !== ALONE && (age < FRESH || (isRunning && age < MAX_FRESH && now - at < FLASH));
     let left = AT_ONCE;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
-      const round = this.#drawn[i];
-      const isMarked = !isOver && isFresh(newest - i, round.at);
-      if (round.isMarked === isMarked) continue;
+      const drawn = this.#drawn[i];
+      const isMarked = !isOver && isFresh(newest - i, drawn.at);
+      if (drawn.isMarked === isMarked) continue;
       left -= 1;
-      round.isMarked = isMarked;
-      for (const part of round.place.parts) part.classList.toggle("is-marked", isMarked);
+      drawn.isMarked = isMarked;
+      for (const part of drawn.place.parts) part.classList.toggle("is-marked", isMarked);
     }
     return left < 0;
   }
@@ -220,8 +222,8 @@ export class Lane {
    * @param {boolean} [isBrought]  whether to scroll it into view while it is pointed at
    */
   point(index, isBrought = false) {
-    const round = this.#drawn.find((drawn) => drawn.round.index === index);
-    const parts = round?.place.parts ?? [];
+    const drawn = this.#drawn.find(({ round }) => round.index === index);
+    const parts = drawn?.place.parts ?? [];
     for (const part of this.#pointed) if (!parts.includes(part)) part.classList.remove("is-pointed");
     for (const part of parts) part.classList.add("is-pointed");
     this.#pointed = [...parts];
