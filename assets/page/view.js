@@ -129,9 +129,9 @@ export class View {
   #readout;
   #strip;
   #charts;
-  #card;
+  #cards;
   #definitions;
-  #panels;
+  #openers;
   #transport;
   #pending;
   #crosshair;
@@ -149,10 +149,10 @@ export class View {
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
     this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
-    this.#card = new Cards(page);
+    this.#cards = new Cards(page);
     this.#definitions = new Definitions(root);
     listenToLegend(root);
-    this.#panels = new Openers(page);
+    this.#openers = new Openers(page);
     this.#transport = new Transport(page);
     this.#pending = new Pending(root, this.#grid);
     const parts = { charts: this.#charts, grid: this.#grid, transport: this.#transport };
@@ -165,7 +165,7 @@ export class View {
    * @param {string} origin  the words of its badge
    */
   begin(trace, origin) {
-    this.#card.close();
+    this.#cards.close();
     this.#pending.end();
     this.#crosshair.clear();
     const { root, session } = this.#page;
@@ -186,10 +186,10 @@ export class View {
   wait(pending) {
     const { root, session: { trace } } = this.#page;
     if (!root.hasAttribute("data-pending")) {
-      this.#card.close();
+      this.#cards.close();
       this.#showMismatch();
       this.#readout.clear(PENDING);
-      if (trace) this.#panels.show([], trace, this.chosen); // remove the figures of the previous run
+      if (trace) this.#openers.show([], trace, this.chosen); // remove the figures of the previous run
     }
     this.#pending.show(pending);
     this.requestDraw();
@@ -210,7 +210,7 @@ export class View {
    * @param {Trace} trace
    */
   redrawTokens(trace) {
-    this.#card.close();
+    this.#cards.close();
     for (const lane of this.#grid.lanes) lane.reset(begunBy(trace.header));
     this.requestDraw();
   }
@@ -300,7 +300,7 @@ export class View {
       lane.show(laneRounds, partial[lane.name], next);
       if (stage.isOn) lane.follow(); // nobody scrolls on the stage
     }
-    this.#card.refresh();
+    this.#cards.refresh();
     this.#showPhase(timeline.moment?.phase);
     // Measure once when a visitor first sees a recording play.
     const isMarked = performance.getEntriesByName("specviz-playing").length > 0;
@@ -309,13 +309,13 @@ export class View {
 
   /** @type {(rounds: Round[], trace: Trace) => void} */
   #drawFigures(rounds, trace) {
-    const standings = this.#standings(rounds, trace);
+    const standings = this.#updateStandings(rounds, trace);
     this.#page.root.dataset.rule = ruleOf(twoOf(trace, this.chosen).header.settings);
     this.#readout.show(rounds, trace, this.chosen, standings);
     this.#transport.showPosition(rounds.length, trace);
     this.#strip.offerComparison();
     this.#grid.mark(trace.header, standings, this.chosen);
-    this.#panels.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
+    this.#openers.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#page.repeats.offer();
     this.#crosshair.refresh();
   }
@@ -368,20 +368,20 @@ export class View {
 
   /** Close a card, a definition or the details of the run, and return whether one was open. */
   closeCard() {
-    return this.#definitions.close() || this.#card.close() || this.#strip.close();
+    return this.#definitions.close() || this.#cards.close() || this.#strip.close();
   }
 
   /** Close the panel, and return whether one was open. */
   closePanel() {
-    return this.#panels.close();
+    return this.#openers.close();
   }
 
   /**
-   * The standings of the lanes with drafts; also selects the lane that the figures are about.
+   * Compute the standings of the lanes with drafts, and choose the lane that the figures are about.
    * @param {Round[]} rounds
    * @param {Trace} trace
    */
-  #standings(rounds, trace) {
+  #updateStandings(rounds, trace) {
     const { header } = trace;
     const names = draftedLanes(header);
     const judged = settled(rounds, trace);
