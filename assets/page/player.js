@@ -135,6 +135,6 @@ function handles(page) {
     /** @param {LaneName} lane */
     finished(lane) { return shownRounds().filter((round) => round.lane === lane).length; },
     get position() { return timeline.position; },
-    get events() { return timeline.events.length; },
+    get events() { return timeline.steps.length; },
   };
 }

@@ -138,8 +138,8 @@ interface Trace {
 /** A token; a drafted one that is not judged yet is "pending". */
 type ShownToken = Omit<Token, "outcome"> & { outcome: Outcome | "pending" };
 
-/** An event of a round: `seen` drafts are visible, and `judged` of them have a verdict. */
-interface PlayEvent {
+/** A step of a round as it plays: `seen` drafts are visible, and `judged` of them have a verdict. */
+interface PlayStep {
   round: Round;
   seen: number;
   judged: number;
@@ -147,10 +147,10 @@ interface PlayEvent {
   time: number; // seconds on the lane's clock
 }
 
-/** The content at the playhead: finished rounds, and the event inside an unfinished one by lane. */
+/** The content at the playhead: finished rounds, and the step inside an unfinished one by lane. */
 interface Shown {
   rounds: Round[];
-  partial: Partial<Record<LaneName, PlayEvent | null>>;
+  partial: Partial<Record<LaneName, PlayStep | null>>;
 }
 
 // The messages of the server, in the form of specviz/page/delivery.py.

@@ -326,11 +326,11 @@ export class View {
    */
   slowDown(still) {
     const { root, session: { trace }, timeline } = this.#page;
-    const { events, position } = timeline;
+    const { steps, position } = timeline;
     if (!trace || root.dataset.guess) return;
     const ours = trace.rounds.filter(({ lane }) => lane === this.chosen);
-    const atEnd = position === 0 || position === events.length;
-    const ahead = events.slice(Math.max(0, position - 1));
+    const atEnd = position === 0 || position === steps.length;
+    const ahead = steps.slice(Math.max(0, position - 1));
     const next = ahead.find(({ round }) => round.lane === this.chosen)?.round;
     const round = (atEnd ? null : next) ?? instructiveRound(ours);
     if (trace.header.source || isStill()) still();
@@ -361,9 +361,9 @@ export class View {
   /** Announce the round that the playhead has just finished, at once. */
   speakStep() {
     this.#spokenAt = -Infinity;
-    const { events, position } = this.#page.timeline;
-    const event = events[position - 1];
-    if (event?.done) this.speak([event.round]);
+    const { steps, position } = this.#page.timeline;
+    const step = steps[position - 1];
+    if (step?.done) this.speak([step.round]);
   }
 
   /** Close a card, a definition or the details of the run, and return whether one was open. */
@@ -402,11 +402,11 @@ export class View {
 
   #state() {
     const { session: { busy, failed, pending, trace }, timeline } = this.#page;
-    const { playing, following, live, position, events } = timeline;
+    const { playing, following, live, position, steps } = timeline;
     if (pending) return "running";
     if (failed) return "error";
     if (playing || (busy && (following || !live))) return "running";
-    if (!events.length) return trace?.end && !busy ? "ended" : "idle";
-    return position === events.length && !live ? "ended" : "paused";
+    if (!steps.length) return trace?.end && !busy ? "ended" : "idle";
+    return position === steps.length && !live ? "ended" : "paused";
   }
 }

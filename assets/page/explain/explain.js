@@ -95,11 +95,11 @@ export class Explain {
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((other) => other.lane === lane && other.index === index);
     if (named) return named;
-    const { events, live, playing, position } = this.#page.timeline;
+    const { steps, live, playing, position } = this.#page.timeline;
     const { rounds: done, partial } = this.#page.timeline.shown();
     const played = done.filter((other) => other.lane === this.#lane);
     const last = partial[this.#lane]?.round ?? played[played.length - 1];
-    const isHeld = !playing && !live && position > 0 && position < events.length;
+    const isHeld = !playing && !live && position > 0 && position < steps.length;
     const ours = rounds.filter((other) => other.lane === OURS);
     const offered = position > 0 ? ours.slice(0, played.length) : ours;
     const telling = instructiveRound(offered.length ? offered : ours);

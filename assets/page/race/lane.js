@@ -104,7 +104,7 @@ export class Lane {
   /**
    * Show these finished rounds and, with `partial`, the next one up to that step.
    * @param {Round[]} rounds
-   * @param {PlayEvent | null} [partial]
+   * @param {PlayStep | null} [partial]
    * @param {Round[]} [next]  the following rounds, if they are known
    */
   show(rounds, partial, next = []) {
@@ -174,7 +174,7 @@ export class Lane {
    * Continue a partly drawn round: only tokens whose verdict has changed are redrawn.
    * @param {DrawnRound} last
    * @param {Round | undefined} done  the finished round at its index
-   * @param {PlayEvent | null} [partial]
+   * @param {PlayStep | null} [partial]
    */
   #goOn(last, done, partial) {
     const soFar = partial?.round === last.round ? tokensSoFar(partial) : null;

@@ -21,7 +21,7 @@ export const isUnguessed = (token, round) =>
 
 /**
  * The drafted tokens of an unfinished round: some judged, the others still waiting.
- * @type {(event: PlayEvent) => ShownToken[]}
+ * @type {(step: PlayStep) => ShownToken[]}
  */
 export function tokensSoFar({ round, seen: visibleCount, judged }) {
   return round.drafted.slice(0, visibleCount).map((token, i) =>

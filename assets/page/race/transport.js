@@ -16,7 +16,7 @@ export class Transport {
   #timeline;
   #nodes;
   #bars;
-  #needEvents;
+  #needSteps;
   /** @type {{ trace: Trace | null, count: number, width: number }} */
   #drawn = { trace: null, count: 0, width: 0 };
   #width = 0; // px
@@ -35,7 +35,7 @@ export class Transport {
     line.append(cross);
     this.#nodes = { play, scrub, speed, follow, passes, clock, pace, line, cross };
     this.#bars = /** @type {SVGElement | null} */ (root.querySelector(".sv-timeline svg"));
-    this.#needEvents = [play, scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
+    this.#needSteps = [play, scrub, ...findAll(root, "[data-slow], [data-explain]", HTMLButtonElement)];
     const sized = new ResizeObserver(([{ contentRect }]) => {
       this.#width = contentRect.width;
       if (this.#shown) this.#drawBars(this.#shown); // a paused run is not redrawn otherwise
@@ -49,42 +49,42 @@ export class Transport {
   /** @param {Trace | null} trace */
   show(trace) {
     const { play, scrub, follow, pace } = this.#nodes;
-    const { events, position, playing, following, live, speed } = this.#timeline;
+    const { steps, position, playing, following, live, speed } = this.#timeline;
     const isRunning = playing || (live && following);
-    const isAtEnd = position === events.length && !live;
-    const share = String(position / Math.max(1, events.length));
-    for (const control of this.#needEvents) control.disabled = !events.length;
+    const isAtEnd = position === steps.length && !live;
+    const share = String(position / Math.max(1, steps.length));
+    for (const control of this.#needSteps) control.disabled = !steps.length;
     play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
     const sign = isAtEnd ? AGAIN : PLAY;
     play.querySelector("path")?.setAttribute("d", isRunning ? PAUSE : sign);
-    scrub.max = String(events.length);
+    scrub.max = String(steps.length);
     scrub.value = String(position);
     for (const bar of [scrub, this.#bars]) bar?.style.setProperty("--at", share);
     this.#nodes.speed.value = String(speed);
     follow.hidden = !live || following;
     pace.textContent = `played at ${speed}×`;
-    pace.hidden = speed === 1 || following || !events.length;
+    pace.hidden = speed === 1 || following || !steps.length;
     this.#shown = trace;
     if (trace) this.#drawBars(trace);
   }
 
   /** The moment of the run at a position in the window, in seconds. @param {number} clientX  px */
   timeAt(clientX) {
-    const { events } = this.#timeline;
+    const { steps } = this.#timeline;
     const { left, width } = this.#nodes.line.getBoundingClientRect();
     const share = (clientX - left - THUMB) / Math.max(1, width - 2 * THUMB);
-    const position = Math.round(Math.max(0, Math.min(share, 1)) * events.length);
-    return position > 0 ? events[position - 1].time : 0;
+    const position = Math.round(Math.max(0, Math.min(share, 1)) * steps.length);
+    return position > 0 ? steps[position - 1].time : 0;
   }
 
   /** Mark the moment that is pointed at; null for none. @param {number | null} time  seconds */
   cross(time) {
     const { cross } = this.#nodes;
-    const { events } = this.#timeline;
-    cross.hidden = time === null || !events.length;
+    const { steps } = this.#timeline;
+    cross.hidden = time === null || !steps.length;
     if (time === null) return;
-    const after = events.findIndex((event) => event.time > time);
-    const share = (after < 0 ? events.length : after) / Math.max(1, events.length);
+    const after = steps.findIndex((step) => step.time > time);
+    const share = (after < 0 ? steps.length : after) / Math.max(1, steps.length);
     cross.style.left = `calc(${THUMB}px + ${share} * (100% - ${2 * THUMB}px))`;
   }
 
@@ -95,33 +95,33 @@ export class Transport {
    */
   showPosition(done, trace) {
     const { passes, clock } = this.#nodes;
-    const { events, position, live, following } = this.#timeline;
+    const { steps, position, live, following } = this.#timeline;
     const end = this.#timeline.seconds();
-    const now = events[position - 1]?.time ?? 0;
+    const now = steps[position - 1]?.time ?? 0;
     const ofTotal = live && following ? "" : ` of ${duration(end, end)}`; // unknown in a live run
     passes.textContent = `${done} / ${plural(trace.rounds.length, "pass")}`;
-    clock.textContent = events.length ? `${duration(now, end)}${ofTotal}` : "";
+    clock.textContent = steps.length ? `${duration(now, end)}${ofTotal}` : "";
   }
 
-  // A bar for each round of the first lane with drafts, at the position of its events. Its height is the
+  // A bar for each round of the first lane with drafts, at the position of its steps. Its height is the
   // number of emitted tokens.
   /** @param {Trace} trace */
   #drawBars(trace) {
-    const { events } = this.#timeline;
+    const { steps } = this.#timeline;
     const width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
-    // A live run gets more events in each frame than can be seen.
-    const minEvents = this.#timeline.live ? events.length / MAX_BARS : 1;
-    const isDrawn = before === trace && events.length - count < minEvents && old === width;
+    // A live run gets more steps in each frame than can be seen.
+    const minSteps = this.#timeline.live ? steps.length / MAX_BARS : 1;
+    const isDrawn = before === trace && steps.length - count < minSteps && old === width;
     if (!this.#bars || !width || isDrawn) return;
-    this.#drawn = { trace, count: events.length, width };
+    this.#drawn = { trace, count: steps.length, width };
     const [name] = draftedLanes(trace.header);
-    const maxTokens = Math.max(2, ...events.map(({ round }) => round.emitted.length));
-    const length = Math.max(1, events.length);
+    const maxTokens = Math.max(2, ...steps.map(({ round }) => round.emitted.length));
+    const length = Math.max(1, steps.length);
     const x = (/** @type {number} */ i) => THUMB + (i / length) * (width - 2 * THUMB);
     let path = "";
     let begun = -1;
-    events.forEach(({ round, done }, i) => {
+    steps.forEach(({ round, done }, i) => {
       if (round.lane !== name) return;
       if (begun < 0) begun = i;
       if (!done) return;

@@ -1,4 +1,4 @@
-// The playhead over the events of a trace, sorted by time.
+// The playhead over the steps of a run: the moments of its rounds, sorted by time.
 
 import { isStill } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
@@ -12,11 +12,11 @@ const SLOWEST = 0.005; // of the speeds that are chosen automatically
 const READABLE = 12; // seconds that playing a recording should take
 
 /**
- * The events of a round: each draft appears, each verdict follows, then the round is done. Drafts are spread
+ * The steps of a round: each draft appears, each verdict follows, then the round is done. Drafts are spread
  * evenly over their measured time; a watched server reports no time, so its drafts appear when they arrived.
- * @type {(round: Round) => PlayEvent[]}
+ * @type {(round: Round) => PlayStep[]}
  */
-export function eventsOf(round) {
+export function stepsOf(round) {
   const { drafted, clock, draft_seconds: drafting } = round;
   const start = clock - secondsOf(round);
   const count = drafted.length;
@@ -29,9 +29,9 @@ export function eventsOf(round) {
   ];
 }
 
-/** @type {(a: PlayEvent, b: PlayEvent) => number} */
+/** @type {(a: PlayStep, b: PlayStep) => number} */
 function compare(a, b) {
-  // At the same time, the events of the target alone come last.
+  // At the same time, the steps of the target alone come last.
   return a.time - b.time || Number(a.round.lane === ALONE) - Number(b.round.lane === ALONE);
 }
 
@@ -45,11 +45,11 @@ function readableSpeed(seconds) {
 }
 
 /**
- * A playhead: the number of shown events. In a live run it follows the newest one, unless the visitor holds
+ * A playhead: the number of shown steps. In a live run it follows the newest one, unless the visitor holds
  * it back. Other modules only read its fields.
  */
 export class Timeline {
-  events = /** @type {PlayEvent[]} */ ([]);
+  steps = /** @type {PlayStep[]} */ ([]);
   position = 0;
   following = true;
   playing = false;
@@ -70,7 +70,7 @@ export class Timeline {
 
   /** @param {boolean} live */
   clear(live) {
-    Object.assign(this, { events: [], position: 0, following: live, playing: false, live });
+    Object.assign(this, { steps: [], position: 0, following: live, playing: false, live });
     this.#endStory();
     this.#time = 0;
     this.#changed();
@@ -78,8 +78,8 @@ export class Timeline {
 
   /** @param {Round[]} rounds */
   add(rounds) {
-    this.events = [...this.events, ...rounds.flatMap(eventsOf)].sort(compare);
-    if (this.following) this.#moveTo(this.events.length);
+    this.steps = [...this.steps, ...rounds.flatMap(stepsOf)].sort(compare);
+    if (this.following) this.#moveTo(this.steps.length);
     this.#changed();
   }
 
@@ -89,9 +89,9 @@ export class Timeline {
    */
   replace(rounds) {
     const time = this.#time;
-    this.events = rounds.flatMap(eventsOf).sort(compare);
-    const after = this.events.findIndex((event) => event.time > time);
-    this.#moveTo(this.following || after < 0 ? this.events.length : after);
+    this.steps = rounds.flatMap(stepsOf).sort(compare);
+    const after = this.steps.findIndex((step) => step.time > time);
+    this.#moveTo(this.following || after < 0 ? this.steps.length : after);
     this.#changed();
   }
 
@@ -102,8 +102,8 @@ export class Timeline {
   }
 
   play() {
-    if (!this.events.length) return;
-    if (this.position === this.events.length) this.#moveTo(0);
+    if (!this.steps.length) return;
+    if (this.position === this.steps.length) this.#moveTo(0);
     this.#endStory();
     this.playing = true;
     this.following = false;
@@ -124,7 +124,7 @@ export class Timeline {
     this.#changed();
   }
 
-  /** @param {number} by events */
+  /** @param {number} by steps */
   step(by) {
     this.seek(this.position + by);
   }
@@ -135,8 +135,8 @@ export class Timeline {
    */
   stepRound(by) {
     let index = this.position - 1;
-    let event;
-    do event = this.events[index += by]; while (event && !(event.done && event.round.lane !== ALONE));
+    let step;
+    do step = this.steps[index += by]; while (step && !(step.done && step.round.lane !== ALONE));
     this.seek(index + 1);
   }
 
@@ -147,7 +147,7 @@ export class Timeline {
 
   /** Play from the first round with drafts on, so that there is something to see at once. */
   begin() {
-    const first = this.events.findIndex(({ done, round }) =>
+    const first = this.steps.findIndex(({ done, round }) =>
       done && round.lane !== ALONE && round.drafted.length);
     this.#moveTo(first + 1);
     this.play();
@@ -158,7 +158,7 @@ export class Timeline {
    * @param {Round} round
    */
   playSlowly(round) {
-    this.#moveTo(this.events.findIndex((event) => event.round === round));
+    this.#moveTo(this.steps.findIndex((step) => step.round === round));
     this.play();
     this.#time = round.clock - secondsOf(round);
     this.#story = { round, ms: 0 };
@@ -167,7 +167,7 @@ export class Timeline {
   follow() {
     this.#hold();
     this.following = true;
-    this.#moveTo(this.events.length);
+    this.#moveTo(this.steps.length);
     this.#changed();
   }
 
@@ -186,19 +186,19 @@ export class Timeline {
 
   /** The seconds of the run, on its own clocks. */
   seconds() {
-    return this.events[this.events.length - 1]?.time ?? 0;
+    return this.steps[this.steps.length - 1]?.time ?? 0;
   }
 
   /**
-   * The finished rounds at the playhead, and the event inside an unfinished one by lane.
+   * The finished rounds at the playhead, and the step inside an unfinished one by lane.
    * @returns {Shown}
    */
   shown() {
     /** @type {Shown} */
     const content = { rounds: [], partial: Object.create(null) }; // a lane may have any name
-    for (const event of this.events.slice(0, this.position)) {
-      content.partial[event.round.lane] = event.done ? null : event;
-      if (event.done) content.rounds.push(event.round);
+    for (const step of this.steps.slice(0, this.position)) {
+      content.partial[step.round.lane] = step.done ? null : step;
+      if (step.done) content.rounds.push(step.round);
     }
     return content;
   }
@@ -207,10 +207,10 @@ export class Timeline {
     if (this.#waiting) return;
     this.#waiting = true;
     const next = () => requestAnimationFrame((now) => this.#advance(now));
-    // Skip frames between two events: an empty one costs nearly as much as one with a word. A hidden tab gets
+    // Skip frames between two steps: an empty one costs nearly as much as one with a word. A hidden tab gets
     // no frames and stops.
-    const event = this.#story ? undefined : this.events[this.position];
-    const left = event ? (1000 * (event.time - this.#time)) / this.speed : 0;
+    const step = this.#story ? undefined : this.steps[this.position];
+    const left = step ? (1000 * (step.time - this.#time)) / this.speed : 0;
     const soon = () => { if (document.hidden) next(); else this.#advance(performance.now()); };
     if (left > FRAME) setTimeout(soon, Math.min(left, MAX_WAIT)); else next();
   }
@@ -228,10 +228,10 @@ export class Timeline {
     }
     this.#time += (this.speed * passed) / 1000;
     const before = this.position;
-    while (this.position < this.events.length && this.events[this.position].time <= this.#time) {
+    while (this.position < this.steps.length && this.steps[this.position].time <= this.#time) {
       this.position += 1;
     }
-    if (this.position === this.events.length) {
+    if (this.position === this.steps.length) {
       this.playing = false;
       this.following = this.live;
     }
@@ -249,12 +249,12 @@ export class Timeline {
     const { time, seen, judged, isDone } = moment;
     this.moment = moment;
     this.#time = time;
-    const isPast = (/** @type {PlayEvent} */ event) => {
-      if (event.round !== story.round) return event.time <= time;
-      if (event.done) return isDone;
-      return event.judged ? event.judged <= judged : event.seen <= seen;
+    const isPast = (/** @type {PlayStep} */ step) => {
+      if (step.round !== story.round) return step.time <= time;
+      if (step.done) return isDone;
+      return step.judged ? step.judged <= judged : step.seen <= seen;
     };
-    while (this.position < this.events.length && isPast(this.events[this.position])) this.position += 1;
+    while (this.position < this.steps.length && isPast(this.steps[this.position])) this.position += 1;
     if (moment.isOver) {
       this.#hold();
       this.following = false;
@@ -269,8 +269,8 @@ export class Timeline {
 
   /** @param {number} position */
   #moveTo(position) {
-    this.position = Math.max(0, Math.min(position, this.events.length));
-    this.#time = this.position ? this.events[this.position - 1].time : 0;
+    this.position = Math.max(0, Math.min(position, this.steps.length));
+    this.#time = this.position ? this.steps[this.position - 1].time : 0;
   }
 
   #hold() {

@@ -1,6 +1,6 @@
 // The text of a lane in the film of a run: its tokens broken into lines, each with its mark and its times.
 
-import { eventsOf } from "specviz/run/timeline.js";
+import { stepsOf } from "specviz/run/timeline.js";
 import { MONO, SERIF } from "specviz/share/paint.js";
 import { codeIn } from "specviz/words/code.js";
 import { isSpecial } from "specviz/words/markdown.js";
@@ -42,7 +42,7 @@ function piecesOf(rounds, header) {
     pieces.push({ text: token.text, mark, isGiven: false, font, seen, judged: round.clock });
   };
   for (const round of rounds) {
-    const times = eventsOf(round);
+    const times = stepsOf(round);
     round.drafted.forEach((token, i) => {
       if (token.outcome !== "ignored") add(token, round, times[i].time);
     });
