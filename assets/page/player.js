@@ -13,9 +13,9 @@ import { importPart } from "specviz/dom/part.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { ReadingMode } from "specviz/race/lane-grid.js";
-import { newest } from "specviz/run/session.js";
 import { SlowReplay, Timeline } from "specviz/run/timeline.js";
 import { Session } from "specviz/run/session.js";
+import { newest } from "specviz/words/moment.js";
 import { Shell } from "specviz/shell.js";
 import { View } from "specviz/view.js";
 
@@ -96,7 +96,8 @@ function partsOf(root, server, config) {
       page.replay.cancel();
       page.view.begin(trace, origin);
       page.repeats.shown();
-      page.runs = newest([...page.runs.filter((run) => run.trace !== trace), { trace, origin }]);
+      const others = page.runs.filter((run) => run.trace !== trace);
+      page.runs = newest([...others, { trace, origin, isVisitors: page.session.isVisitors }]);
       page.stage.shown();
       page.fetching?.shown();
     },

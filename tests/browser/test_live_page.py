@@ -247,6 +247,8 @@ def test_presets_and_settings_reach_the_run_and_enter_begins_it(visitor: Visitor
     visitor.page.keyboard.press("Enter")
     wait_for(visitor.page, "window.specviz.trace?.header.prompt === 'the mat'")
     visitor.state("ended")
+    both = "Your earlier run and Your latest run, side by side (C)"
+    expect(visitor.button("Compare runs")).to_have_attribute("title", both)
 
 
 def check_that_labels_fit_without_fonts(page: Page) -> None:

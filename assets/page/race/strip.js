@@ -4,10 +4,10 @@
 
 import { closable, element, find } from "specviz/dom/dom.js";
 import { defined } from "specviz/race/definitions.js";
-import { lastTwo } from "specviz/run/session.js";
 import { describe } from "specviz/words/description.js";
+import { lastTwo } from "specviz/words/moment.js";
 import { TERMS } from "specviz/race/definitions.js";
-import { dayOf, FROM_FILE, provenance, UNVERIFIED } from "specviz/words/words.js";
+import { dayOf, provenance, UNVERIFIED } from "specviz/words/words.js";
 
 const ADOPT = "This run used settings that differ from the controls. Press to set the controls to those of "
   + "this run.";
@@ -54,6 +54,7 @@ export class Strip {
    */
   show(trace, origin) {
     const { header } = trace;
+    const { isFromFile } = this.#page.session;
     const [question, ...items] = describe(header);
     this.#asked.textContent = question.text;
     const isLater = (/** @type {Item} */ { name }) => LATER.includes(name);
@@ -64,10 +65,10 @@ export class Strip {
       element("span", "sv-machine", ` · ${machine}${made}`), // for print, where nothing can be pressed
     );
     this.close();
-    this.#more.replaceChildren(...detailsOf(header, origin, items.filter(isLater)));
+    this.#more.replaceChildren(...detailsOf(header, isFromFile, items.filter(isLater)));
     this.#run.title = [question, ...items].map(({ text }) => text).concat(machine).join(" · ");
     this.#badge.hidden = false;
-    this.#badge.title = origin.includes(FROM_FILE) ? UNVERIFIED : "";
+    this.#badge.title = isFromFile ? UNVERIFIED : "";
     this.compare();
   }
 
@@ -110,9 +111,9 @@ function itemNode({ name, text, title, isInexact }) {
 /**
  * All settings, the machine, and for a question the text that the models read, with the target's chat
  * template.
- * @type {(header: Header, origin: string, items: Item[]) => HTMLElement[]}
+ * @type {(header: Header, isFromFile: boolean, items: Item[]) => HTMLElement[]}
  */
-function detailsOf(header, origin, items) {
+function detailsOf(header, isFromFile, items) {
   const { device, processor, versions, date, dtype, question, prompt } = header;
   const { machine } = provenance(header);
   const software = Object.entries(versions ?? {}).map(([name, version]) => `${name} ${version}`);
@@ -123,7 +124,7 @@ function detailsOf(header, origin, items) {
     ["Software", [software.join(" · ")]],
     ["Date", [dayOf(date)]],
   ];
-  if (origin.includes(FROM_FILE)) rows.push(["Origin", [UNVERIFIED]]);
+  if (isFromFile) rows.push(["Origin", [UNVERIFIED]]);
   const lines = rows
     .filter(([, [first]]) => first !== "")
     .map(([name, content]) => element("div", "", element("dt", "", name), element("dd", "", ...content)));

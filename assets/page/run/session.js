@@ -7,7 +7,6 @@ import { areShownOf, controlsOf, differences, pairBeside } from "specviz/run/con
 import { asTrace, interrupt } from "specviz/facts/trace.js";
 import { Recordings } from "specviz/run/recordings.js";
 import { mismatchOf } from "specviz/words/moment.js";
-import { FROM_FILE } from "specviz/words/words.js";
 import { Store } from "specviz/run/store.js";
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
@@ -25,6 +24,7 @@ const RELOADED_EARLY = "Reloading the page ended your run before its first token
   + "Press Run to start it again.";
 const INTERRUPTED = "specviz-interrupted"; // the received part of a run
 const UNBEGUN = "specviz-unbegun"; // whether a run was left before its first token
+const FROM_FILE = "RECORDED (opened from a file)";
 const LEFT_OUT = "Parts of this link are not valid here and were ignored";
 const NOT_LISTED = "This page runs only the pairs in its list, so the pair in the link was ignored";
 
@@ -47,6 +47,7 @@ export class Session {
   origin = ""; // the origin of the shown run, in words
   /** @type {"live" | "recording"} */
   source = "live";
+  isFromFile = false; // whether the shown run was opened from a visitor's file
   recordings;
   #ran = /** @type {Value[]} */ ([]); // the values of the controls for the shown live run
   #wanted = /** @type {Value[]} */ ([]); // the same for the newest live run
@@ -79,6 +80,7 @@ export class Session {
           this.pending = null;
           this.#name = null;
           this.#ran = this.#wanted;
+          this.isFromFile = false;
           this.#announce(trace, "live", "LIVE");
           timeline.clear(true);
           address.change({ recording: null });
@@ -124,6 +126,11 @@ export class Session {
   /** The id of the shown run if it is live, else null. */
   get liveRun() {
     return this.source === "live" ? this.run : null;
+  }
+
+  /** Whether the shown run is the visitor's, not a recording of the page. */
+  get isVisitors() {
+    return this.source === "live" || this.isFromFile;
   }
 
   /** The values of the controls that would give the shown run; empty without one. */
@@ -189,11 +196,13 @@ export class Session {
   /**
    * Play a finished trace.
    * @param {Trace} trace
-   * @param {string} [origin]  the words of its badge
-   * @param {string | null} [name] of the recording
+   * @param {object} [about]
+   * @param {string} [about.origin]  the words of its badge
+   * @param {string | null} [about.name]  of the recording
+   * @param {boolean} [about.isFromFile]
    */
-  show(trace, origin = "RECORDED", name = null) {
-    const { address, controls, shell, timeline } = this.#page;
+  show(trace, { origin = "RECORDED", name = null, isFromFile = false } = {}) {
+    const { address, shell, timeline } = this.#page;
     this.#showings += 1;
     if (this.busy) {
       this.busy = false;
@@ -205,14 +214,19 @@ export class Session {
     this.#name = name;
     interrupt(trace);
     this.#store.show(trace);
-    this.#announce(trace, "recording", trace.end ? origin : interrupted(origin));
+    this.isFromFile = isFromFile;
+    this.#announce(trace, "recording", trace.end ? origin : withInterrupted(origin));
     timeline.clear(false);
     timeline.add(trace.rounds);
     if (isStill()) timeline.seek(Infinity);
     else timeline.begin();
     address.change({ recording: name });
-    // A run from a file sets the prompt and the settings.
-    if (origin.includes(FROM_FILE)) controls?.adopt(this.controls);
+  }
+
+  /** Play a trace from a visitor's file, which sets the prompt and the settings. @param {Trace} trace */
+  showFile(trace) {
+    this.show(trace, { origin: FROM_FILE, isFromFile: true });
+    this.#page.controls?.adopt(this.controls);
   }
 
   /**
@@ -224,7 +238,7 @@ export class Session {
     const showing = this.#showings;
     try {
       const trace = await this.recordings.fetch(name);
-      if (showing === this.#showings && !this.busy) this.show(trace, origin, name);
+      if (showing === this.#showings && !this.busy) this.show(trace, { origin, name });
       return true;
     } catch (error) {
       console.info("specviz: a recording cannot be shown:", error);
@@ -350,43 +364,5 @@ export class Session {
 }
 
 /** @param {string} origin of a run that has no end */
-const interrupted = (origin) =>
+const withInterrupted = (origin) =>
   (origin.endsWith(")") ? origin.replace(/\)$/, ", interrupted)") : `${origin} (interrupted)`);
-
-// The two shown runs to compare, and their names: a recording of the page is never called the visitor's run.
-
-/** origin: the words of a run's badge. @typedef {{ trace: Trace, origin: string }} Run */
-
-const MAX_KEPT = 4; // runs of each kind; one that failed before its first round is skipped
-
-/** @param {Run} run */
-const isVisitors = ({ origin }) => origin.startsWith("LIVE") || origin.includes(FROM_FILE);
-
-/** The newest runs of each kind, in their order. @param {Run[]} runs */
-export function newest(runs) {
-  const visitorsRuns = runs.filter(isVisitors).slice(-MAX_KEPT);
-  const recordings = runs.filter((run) => !isVisitors(run)).slice(-MAX_KEPT);
-  return runs.filter((run) => visitorsRuns.includes(run) || recordings.includes(run));
-}
-
-/**
- * A visitor's last two runs with their names, or the only one and the last recording, or two recordings;
- * null if there are fewer than two.
- * @param {Run[]} runs the newest last
- * @returns {{ name: string, run: Run }[] | null}
- */
-export function lastTwo(runs) {
-  const begun = runs.filter(({ trace }) => trace.rounds.length);
-  const visitorsRuns = begun.filter(isVisitors);
-  const recorded = begun.filter((run) => !isVisitors(run));
-  const named = (/** @type {[string, Run | undefined][]} */ pairs) =>
-    pairs.map(([name, run]) => ({ name, run: /** @type {Run} */ (run) }));
-  if (visitorsRuns.length > 1) {
-    return named([["Your earlier run", visitorsRuns.at(-2)], ["Your latest run", visitorsRuns.at(-1)]]);
-  }
-  if (visitorsRuns.length && recorded.length) {
-    return named([["Recording", recorded.at(-1)], ["Your run", visitorsRuns[0]]]);
-  }
-  if (recorded.length < 2) return null;
-  return named([["Earlier recording", recorded.at(-2)], ["Latest recording", recorded.at(-1)]]);
-}

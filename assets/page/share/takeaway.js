@@ -9,7 +9,7 @@ import { filmOf, filmType, suffixOf } from "specviz/share/film.js";
 import { asTrace } from "specviz/facts/trace.js";
 import { pictureOf } from "specviz/share/picture.js";
 import { fileStem, plain, saveBlob, saveTrace } from "specviz/run/saving.js";
-import { FROM_FILE, UNVERIFIED } from "specviz/words/words.js";
+import { UNVERIFIED } from "specviz/words/words.js";
 
 const FORMS = [
   { form: "html", label: "Page that plays offline (.html)", type: "text/html" },
@@ -77,7 +77,7 @@ export class Takeaway {
       const answer = await server.opened?.(file.slice(0, config.mostPacked + 1));
       if (!answer?.trace) notice.show(answer?.error ?? NOT_SENT, true);
       else {
-        session.show(asTrace(answer.trace), `RECORDED (${FROM_FILE})`);
+        session.showFile(asTrace(answer.trace));
         notice.mention(UNVERIFIED);
       }
     } catch (error) {

@@ -1,5 +1,5 @@
-// Sentences between two runs: whose run is shown if it does not match the controls above it, and how long a
-// requested run has been waiting.
+// Words about several runs: whose run is shown if it does not match the controls above it, how long a
+// requested run has been waiting, and the names of the two runs that are compared.
 
 /**
  * The shown run compared with the values of the controls.
@@ -51,4 +51,43 @@ export function waitingTime({ since, left, estimatedAt }, now) {
   const rest = left - (now - estimatedAt) / 1000;
   if (rest <= 0) return `${elapsed} · longer than usual`;
   return `${elapsed} · about ${Math.max(1, Math.ceil(rest))} s left`;
+}
+
+/**
+ * A run that was shown.
+ * @typedef {object} Run
+ * @property {Trace} trace
+ * @property {string} origin  the words of its badge
+ * @property {boolean} isVisitors  whether it is the visitor's, not a recording of the page
+ */
+
+const MAX_KEPT = 4; // runs of each kind; one that failed before its first round is skipped
+
+/** The newest runs of each kind, in their order. @param {Run[]} runs */
+export function newest(runs) {
+  const visitorsRuns = runs.filter((run) => run.isVisitors).slice(-MAX_KEPT);
+  const recordings = runs.filter((run) => !run.isVisitors).slice(-MAX_KEPT);
+  return runs.filter((run) => visitorsRuns.includes(run) || recordings.includes(run));
+}
+
+/**
+ * A visitor's last two runs with their names, or the only one and the last recording, or two recordings;
+ * null if there are fewer than two.
+ * @param {Run[]} runs the newest last
+ * @returns {{ name: string, run: Run }[] | null}
+ */
+export function lastTwo(runs) {
+  const begun = runs.filter(({ trace }) => trace.rounds.length);
+  const visitorsRuns = begun.filter((run) => run.isVisitors);
+  const recorded = begun.filter((run) => !run.isVisitors);
+  const named = (/** @type {[string, Run | undefined][]} */ pairs) =>
+    pairs.map(([name, run]) => ({ name, run: /** @type {Run} */ (run) }));
+  if (visitorsRuns.length > 1) {
+    return named([["Your earlier run", visitorsRuns.at(-2)], ["Your latest run", visitorsRuns.at(-1)]]);
+  }
+  if (visitorsRuns.length && recorded.length) {
+    return named([["Recording", recorded.at(-1)], ["Your run", visitorsRuns[0]]]);
+  }
+  if (recorded.length < 2) return null;
+  return named([["Earlier recording", recorded.at(-2)], ["Latest recording", recorded.at(-1)]]);
 }

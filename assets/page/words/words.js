@@ -98,7 +98,6 @@ export function plural(count, word) {
   return `${count} ${word}${ending}`;
 }
 
-export const FROM_FILE = "opened from a file"; // what the badge says
 /** The note on a run that comes from a visitor's file. */
 export const UNVERIFIED = "The times are those in the file; they cannot be verified.";
 

@@ -193,6 +193,9 @@ def test_a_saved_run_is_a_recording_and_opens_again(visitor: Visitor, tmp_path: 
     page.evaluate("window.specviz.trace.isOld = true")
     opened(visitor, gzip.decompress(other), "run.json")
     wait_for(page, "!window.specviz.trace.isOld")
+    # Runs from files are the visitor's own, unlike the page's recordings.
+    both = "Your earlier run and Your latest run, side by side (C)"
+    expect(visitor.button("Compare runs")).to_have_attribute("title", both)
     assert Trace.from_dict(visitor.trace()) == recorded(SAMPLED)
 
 
