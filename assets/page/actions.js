@@ -64,7 +64,7 @@ export function wireActions(page) {
  * @param {Close[]} closes  in the order in which layers are closed
  */
 function actionsOn(page, closes) {
-  const { choosing, quiz, reading, session, shell, stage, timeline, view } = page;
+  const { choosing, quiz, reading, shownRun, shell, stage, timeline, view } = page;
   const { compare, explain } = openersOf(page);
   return {
     playOrPause() {
@@ -99,7 +99,7 @@ function actionsOn(page, closes) {
     slow() { view.slowDown(explain); },
     compare() { if (!stage.isGuessing) compare(); },
     choose() { choosing.open(); },
-    adopt() { page.controls?.adopt(session.controls); },
+    adopt() { page.controls?.adopt(shownRun.controls); },
   };
 }
 
@@ -128,16 +128,16 @@ function listenToPage(page, actions) {
 
 // Show a preset's recording, if there is one, and the purpose of the preset.
 /** @type {(page: PageParts, name: string) => Promise<void>} */
-async function choosePreset({ address, config, notice, session, stage }, name) {
+async function choosePreset({ address, config, notice, shownRun, stage }, name) {
   const preset = config.presets.find((candidate) => candidate.name === name);
-  if (session.busy || session.pending || !preset) return;
-  const isShown = session.recordings.has(name) && await session.showNamed(name);
-  const whose = isShown ? otherPair(session, config, String(address.settings.pair)) : "";
+  if (shownRun.busy || shownRun.pending || !preset) return;
+  const isShown = shownRun.recordings.has(name) && await shownRun.showNamed(name);
+  const whose = isShown ? otherPair(shownRun, config, String(address.settings.pair)) : "";
   if (!stage.isOn) notice.mention([preset.why, whose, "Press Run."].filter(Boolean).join(" "));
 }
 
 // The pair of the recording, if Run would race another pair.
-/** @type {(session: Session, config: Config, pair: string) => string} */
+/** @type {(shownRun: ShownRun, config: Config, pair: string) => string} */
 function otherPair({ trace, differences }, config, pair) {
   if (!trace || !differences.has("target")) return "";
   return `This recording is of ${pairBeside(trace.header, config, pair)}.`;
@@ -145,8 +145,8 @@ function otherPair({ trace, differences }, config, pair) {
 
 // Run with the page's controls and another gamma.
 /** @type {(page: PageParts, gamma: number) => void} */
-function runWith({ controls, session, shell }, gamma) {
-  if (session.busy) return;
+function runWith({ controls, shownRun, shell }, gamma) {
+  if (shownRun.busy) return;
   controls?.write({ gamma });
   shell.run();
 }
@@ -155,7 +155,7 @@ function runWith({ controls, session, shell }, gamma) {
  * Connect keys with actions; those for presets and answers get a number, from 1.
  * @type {(page: PageParts, actions: Actions) => void}
  */
-function listenToKeys({ root, session }, actions) {
+function listenToKeys({ root, shownRun }, actions) {
   document.addEventListener("keydown", (event) => {
     // A key that has just closed a dialog must not open it again.
     if (event.defaultPrevented || (document.querySelector("dialog[open]") && event.key !== "?")) return;
@@ -168,7 +168,7 @@ function listenToKeys({ root, session }, actions) {
     const name = nameOf(event, isFor);
     if (!name) return;
     event.preventDefault();
-    if (session.pending && NEED_A_RUN.includes(name)) return;
+    if (shownRun.pending && NEED_A_RUN.includes(name)) return;
     actions[name](numberOf(event.key));
   });
   root.addEventListener("keydown", (event) => {

@@ -8,7 +8,7 @@ import { hasBaseline } from "specviz/facts/lanes.js";
 
 /**
  * The menu Share. Returns the function that closes it.
- * @param {PageGround & Needs<"session">} page
+ * @param {PageGround & Needs<"shownRun">} page
  */
 export function shareMenu(page) {
   const { notice, root } = page;
@@ -98,7 +98,7 @@ export class Openers {
   #open = /** @type {string | null} */ (null);
   #shown = /** @type {Shown | null} */ (null);
 
-  /** @param {PageGround & Needs<"session">} page */
+  /** @param {PageGround & Needs<"shownRun">} page */
   constructor(page) {
     this.#fetched = page.notice.fetching(async () =>
       new (await importPart("panels/panels.js")).Panels(page, () => this.#mark(null)));
@@ -157,7 +157,7 @@ const canOpen = (name, { header }) =>
 export class Cards {
   #card = /** @type {Card | null} */ (null);
 
-  /** @param {Needs<"root" | "notice" | "session">} page */
+  /** @param {Needs<"root" | "notice" | "shownRun">} page */
   constructor(page) {
     const { notice, root } = page;
     const fetched = notice.fetching(async () => {

@@ -15,7 +15,7 @@ const NAMING = ["pair", "target", "draft", "weights"];
 const OTHER = "other"; // the pair whose models a visitor names
 
 /** A unique name for this tab: a new run of the same tab replaces the previous one. */
-function session() {
+function newTabName() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -26,7 +26,7 @@ function session() {
  */
 function connectControls(page) {
   const { address, config, notice, server, shell } = page;
-  const tab = session();
+  const tab = newTabName();
   let lanesBefore = /** @type {Value} */ (address.settings.lanes ?? null);
   const controls = new Controls(config, {
     changed: (name) => changedByHand(name),
@@ -127,11 +127,11 @@ function connectControls(page) {
 
   async function run() {
     shell.clearLanes();
-    page.session.awaitRun();
+    page.shownRun.awaitRun();
     try {
       await server.run?.({ session: tab, ...controls.record }, {
-        received: (delta) => page.session.receive(delta),
-        refused: (sentence) => page.session.refuse(sentence),
+        received: (delta) => page.shownRun.receive(delta),
+        refused: (sentence) => page.shownRun.refuse(sentence),
       });
     } catch (error) {
       console.info("specviz: a run could not begin:", error);

@@ -1,5 +1,5 @@
 // The player: shows a trace up to the playhead, live or finished. Its parts are made and connected here: what
-// is shown (session), how (view), and what a visitor can do (actions).
+// is shown (the shown run), how (view), and what a visitor can do (actions).
 
 import { wireActions } from "specviz/actions.js";
 import { Address } from "specviz/run/address.js";
@@ -14,7 +14,7 @@ import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { ReadingMode } from "specviz/race/lane-grid.js";
 import { SlowReplay, Timeline } from "specviz/run/timeline.js";
-import { Session } from "specviz/run/session.js";
+import { ShownRun } from "specviz/run/shown-run.js";
 import { newest } from "specviz/words/moment.js";
 import { Shell } from "specviz/shell.js";
 import { View } from "specviz/view.js";
@@ -35,7 +35,7 @@ export function mount({ element, server, config, connect }) {
   learn(config.vocabulary);
   const root = find(element, "[data-player]");
   const page = partsOf(root, server, config);
-  const { address, session, shell, stage, view } = page;
+  const { address, shownRun, shell, stage, view } = page;
   wireActions(page);
   window.specviz = handles(page);
   for (const link of findAll(root, "[data-link]", HTMLAnchorElement)) {
@@ -47,7 +47,7 @@ export function mount({ element, server, config, connect }) {
   connect?.(page);
   view.draw();
   root.dataset.ready = "true";
-  session.open();
+  shownRun.open();
   if (config.isLoading) watchLoading(page);
   if (config.awaited) offerFetch(page, config.awaited);
 }
@@ -82,7 +82,7 @@ function partsOf(root, server, config) {
   page.timeline = new Timeline(() => page.view.requestDraw());
   page.shell = new Shell((theme) => page.address.change({ theme }));
   page.replay = new SlowReplay(page.timeline);
-  page.session = new Session(page, {
+  page.shownRun = new ShownRun(page, {
     begun: () => page.view.draw(),
     pending: (pending) => {
       page.view.wait(pending);
@@ -97,7 +97,7 @@ function partsOf(root, server, config) {
       page.view.begin(trace, origin);
       page.repeats.shown();
       const others = page.runs.filter((run) => run.trace !== trace);
-      page.runs = newest([...others, { trace, origin, isVisitors: page.session.isVisitors }]);
+      page.runs = newest([...others, { trace, origin, isVisitors: page.shownRun.isVisitors }]);
       page.stage.shown();
       page.fetching?.shown();
     },
@@ -105,7 +105,7 @@ function partsOf(root, server, config) {
     replaced: (trace) => page.view.redrawTokens(trace),
     over: () => {
       page.repeats.over();
-      if (!page.session.failed && !page.repeats.isUnderWay) page.replay.offer();
+      if (!page.shownRun.failed && !page.repeats.isUnderWay) page.replay.offer();
       page.view.compareControls();
       page.view.requestDraw();
     },
@@ -122,17 +122,17 @@ function partsOf(root, server, config) {
 // The part of the player that tools may read.
 /** @param {PageParts} page */
 function handles(page) {
-  const { session, timeline } = page;
+  const { shownRun, timeline } = page;
   const shownRounds = () => timeline.shown().rounds;
   return {
-    get trace() { return session.trace; },
-    get metrics() { return measure(session.trace?.rounds ?? [], session.trace?.header); },
+    get trace() { return shownRun.trace; },
+    get metrics() { return measure(shownRun.trace?.rounds ?? [], shownRun.trace?.header); },
     /** @param {LaneName} lane */
-    metricsOf(lane) { return measure(session.trace?.rounds ?? [], session.trace?.header, lane); },
+    metricsOf(lane) { return measure(shownRun.trace?.rounds ?? [], shownRun.trace?.header, lane); },
     /** The figures of the rounds before the playhead. */
-    get shown() { return measure(shownRounds(), session.trace?.header); },
-    get series() { return series(session.trace?.rounds ?? [], lanesOf(session.trace?.header)); },
-    get run() { return session.run; },
+    get shown() { return measure(shownRounds(), shownRun.trace?.header); },
+    get series() { return series(shownRun.trace?.rounds ?? [], lanesOf(shownRun.trace?.header)); },
+    get run() { return shownRun.newestRun; },
     /** @param {LaneName} lane */
     finished(lane) { return shownRounds().filter((round) => round.lane === lane).length; },
     get position() { return timeline.position; },

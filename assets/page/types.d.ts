@@ -512,7 +512,7 @@ type Repeats = import("specviz/race/repeats.js").Repeats;
 type Address = import("specviz/run/address.js").Address;
 type Run = import("specviz/words/moment.js").Run;
 type SlowReplay = import("specviz/run/timeline.js").SlowReplay;
-type Session = import("specviz/run/session.js").Session;
+type ShownRun = import("specviz/run/shown-run.js").ShownRun;
 type Moment = import("specviz/run/timeline.js").Moment;
 type Timeline = import("specviz/run/timeline.js").Timeline;
 type Placed = import("specviz/share/film.js").Placed;
@@ -569,7 +569,7 @@ interface PageGround {
 
 /** The shown run and its playhead. */
 interface PagePlay {
-  session: Session;
+  shownRun: ShownRun;
   timeline: Timeline;
   replay: SlowReplay;
   runs: Run[]; // that were shown, the newest last

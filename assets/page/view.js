@@ -168,8 +168,8 @@ export class View {
     this.#cards.close();
     this.#pending.end();
     this.#crosshair.clear();
-    const { root, session } = this.#page;
-    root.dataset.source = session.source;
+    const { root, shownRun } = this.#page;
+    root.dataset.source = shownRun.source;
     this.#asked = null;
     this.#grid.arrange(trace.header);
     this.#charts.begin();
@@ -184,7 +184,7 @@ export class View {
 
   /** Show a requested run without results so far. @param {PendingRun} pending */
   wait(pending) {
-    const { root, session: { trace } } = this.#page;
+    const { root, shownRun: { trace } } = this.#page;
     if (!root.hasAttribute("data-pending")) {
       this.#cards.close();
       this.#showMismatch();
@@ -197,7 +197,7 @@ export class View {
 
   /** The requested run will not begin: show the previous run again. */
   restore() {
-    const { session: { origin, trace } } = this.#page;
+    const { shownRun: { origin, trace } } = this.#page;
     this.#pending.end();
     this.#grid.clear();
     if (trace) this.begin(trace, origin);
@@ -217,7 +217,7 @@ export class View {
 
   /** Show the description of the run once more. */
   describe() {
-    const { session: { origin, pending, trace } } = this.#page;
+    const { shownRun: { origin, pending, trace } } = this.#page;
     if (trace && !pending) this.#strip.show(trace, origin);
     this.compareControls();
   }
@@ -231,8 +231,8 @@ export class View {
 
   // Show a note if the shown run does not match the controls.
   #showMismatch() {
-    const { root, session } = this.#page;
-    const { text, isFaded } = session.mismatch;
+    const { root, shownRun } = this.#page;
+    const { text, isFaded } = shownRun.mismatch;
     root.toggleAttribute("data-faded", isFaded);
     this.#stale.hidden = !text;
     if (this.#stale.textContent !== text) this.#stale.textContent = text;
@@ -252,7 +252,7 @@ export class View {
   /** Draw what is due in this frame. */
   #draw() {
     this.#frames.begun();
-    const { root: { dataset }, session: { pending, trace }, timeline } = this.#page;
+    const { root: { dataset }, shownRun: { pending, trace }, timeline } = this.#page;
     const content = timeline.shown();
     const now = performance.now();
     const wasRunning = dataset.state === "running";
@@ -287,7 +287,7 @@ export class View {
 
   /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */
   #drawWords({ rounds, partial }, trace) {
-    const { session: { busy, pending }, shell, stage, timeline } = this.#page;
+    const { shownRun: { busy, pending }, shell, stage, timeline } = this.#page;
     document.body.classList.toggle("sv-busy", busy);
     shell.offerStop(busy);
     this.#transport.show(trace);
@@ -325,7 +325,7 @@ export class View {
    * @param {() => void} still  called instead for visitors who want no motion
    */
   slowDown(still) {
-    const { root, session: { trace }, timeline } = this.#page;
+    const { root, shownRun: { trace }, timeline } = this.#page;
     const { steps, position } = timeline;
     if (!trace || root.dataset.guess) return;
     const ours = trace.rounds.filter(({ lane }) => lane === this.chosen);
@@ -401,7 +401,7 @@ export class View {
   }
 
   #state() {
-    const { session: { busy, failed, pending, trace }, timeline } = this.#page;
+    const { shownRun: { busy, failed, pending, trace }, timeline } = this.#page;
     const { playing, following, live, position, steps } = timeline;
     if (pending) return "running";
     if (failed) return "error";

@@ -66,7 +66,7 @@ def test_what_is_fetched_when_it_is_first_opened_holds_nothing_up() -> None:
     first = {f"specviz/{path.relative_to(PAGE).as_posix()}" for path in first_modules()}
     assert not {room(name) for name in first} & set(FETCHED)
     assert GRAPH.keys() >= FETCHED_ALONE and not first & FETCHED_ALONE
-    assert {"specviz/player.js", "specviz/race/lane.js", "specviz/run/session.js"} <= first
+    assert {"specviz/player.js", "specviz/race/lane.js", "specviz/run/shown-run.js"} <= first
 
 
 def test_no_module_imports_itself_through_others() -> None:

@@ -64,7 +64,7 @@ export class ChooseView {
   #machine = element("p", "sc-machine");
   #exports = element("p", "sc-actions sc-exports");
 
-  /** @param {PageGround & Needs<"session" | "controls">} page */
+  /** @param {PageGround & Needs<"shownRun" | "controls">} page */
   constructor(page) {
     this.#page = page;
     const { root, server, config: { choose } } = page;
@@ -217,10 +217,10 @@ export class ChooseView {
 
   /** Set the controls to a row of the sweep, and race with it. @param {Recommendation} advice */
   #use(advice) {
-    const { controls, notice, session, shell } = this.#page;
+    const { controls, notice, shownRun, shell } = this.#page;
     this.#dialog.close();
     controls?.adopt(this.#valuesFor(advice));
-    if (session.busy) notice.show(BUSY);
+    if (shownRun.busy) notice.show(BUSY);
     else shell.run();
   }
 

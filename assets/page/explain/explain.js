@@ -44,7 +44,7 @@ export class Explain {
   #timer = 0; // until the next step while the steps play
   #resume = false; // whether the race was playing
 
-  /** @param {Needs<"root" | "session" | "timeline" | "view">} page */
+  /** @param {Needs<"root" | "shownRun" | "timeline" | "view">} page */
   constructor(page) {
     this.#page = page;
     this.#furnish();
@@ -57,7 +57,7 @@ export class Explain {
    * @param {Element | null} [token]
    */
   open(token = document.activeElement?.closest(".t[data-round]")) {
-    const { root, session: { trace }, timeline, view } = this.#page;
+    const { root, shownRun: { trace }, timeline, view } = this.#page;
     if (this.#dialog.open || root.dataset.guess || trace?.header.source) return;
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
     this.#lane = lane === ALONE ? view.chosen : lane;

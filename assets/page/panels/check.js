@@ -80,7 +80,7 @@ export class Check {
   #turn = 0; // identifies answers to a job that was given up
 
   /**
-   * @param {Needs<"server" | "session">} page
+   * @param {Needs<"server" | "shownRun">} page
    * @param {Question} question
    * @param {() => object | null} makeWish  makes the request, null if there is nothing to ask about
    */
@@ -114,7 +114,7 @@ export class Check {
   async #begin() {
     const wish = this.#makeWish();
     if (!wish) return;
-    if (this.#page.session.busy) {
+    if (this.#page.shownRun.busy) {
       this.#status.textContent = BUSY;
       return;
     }

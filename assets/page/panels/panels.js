@@ -31,7 +31,7 @@ export class Panels {
   #charts;
   #whatIf;
   #config;
-  #session;
+  #shownRun;
   #onClose;
   #checks;
   #open = /** @type {string | null} */ (null); // the panel
@@ -40,15 +40,15 @@ export class Panels {
   #redrawing = 0; // timer
 
   /**
-   * @param {Needs<"root" | "server" | "config" | "session">} page
+   * @param {Needs<"root" | "server" | "config" | "shownRun">} page
    * @param {() => void} onClose  called when a panel is closed
    */
   constructor(page, onClose) {
-    const { root, server, config, session } = page;
+    const { root, server, config, shownRun } = page;
     const questions = questionsFor(server, config.draws);
     this.#onClose = onClose;
     this.#config = config;
-    this.#session = session;
+    this.#shownRun = shownRun;
     this.#charts = new Charts(page);
     this.#whatIf = new WhatIf(config.mostGamma);
     this.#checks = {
@@ -71,7 +71,7 @@ export class Panels {
 
   /** The run that a question is about. */
   #run() {
-    const { trace, liveRun: run } = this.#session;
+    const { trace, liveRun: run } = this.#shownRun;
     return trace && { run, lane: this.#shown?.lane, trace: bareOf(trace) };
   }
 
@@ -80,7 +80,7 @@ export class Panels {
     if (!this.#shown) return null;
     const { lane, trace } = this.#shown;
     const { prompt, settings } = trace.header;
-    return { run: this.#session.liveRun, lane, prompt, settings };
+    return { run: this.#shownRun.liveRun, lane, prompt, settings };
   }
 
   /** Close the panel, and return whether one was open. */
@@ -141,7 +141,7 @@ export class Panels {
       this.#body.replaceChildren(this.#why, this.#charts.node, this.#whatIf.node, comparing());
     }
     showWhy(this.#why, why, trace, this.#greek);
-    const race = this.#session.trace;
+    const race = this.#shownRun.trace;
     if (race) this.#charts.show(race, lane);
     const { c, tau_predicted, efficiency } = measure(rounds, trace.header);
     for (const [name, value] of Object.entries({ c, tau_predicted, efficiency })) {

@@ -25,7 +25,7 @@ export class Card {
   #anchor = /** @type {HTMLElement | null} */ (null); // the token that the card is about
   #isPinned = false; // by a click: it stays open until another click, or Escape
 
-  /** @param {Needs<"root" | "session">} page */
+  /** @param {Needs<"root" | "shownRun">} page */
   constructor(page) {
     const { root } = page;
     this.#page = page;
@@ -88,7 +88,7 @@ export class Card {
   /** @param {HTMLElement} node */
   #open(node) {
     this.close();
-    const { trace } = this.#page.session;
+    const { trace } = this.#page.shownRun;
     const index = Number(node.dataset.round);
     const article = node.closest("[data-lane]");
     const lane = article?.getAttribute("data-lane");

@@ -25,7 +25,7 @@ export class Crosshair {
   #isInLane = false; // whether a token is pointed at, which has a card
 
   /**
-   * @param {Needs<"root" | "session" | "timeline" | "view">} page
+   * @param {Needs<"root" | "shownRun" | "timeline" | "view">} page
    * @param {object} parts
    * @param {import("specviz/charts/live.js").LiveCharts} parts.charts
    * @param {import("specviz/race/lane-grid.js").LaneGrid} parts.grid
@@ -85,7 +85,7 @@ export class Crosshair {
 
   /** The rounds that may be pointed at: all of a finished run, else those up to the playhead. */
   get #rounds() {
-    const { session: { trace }, timeline } = this.#page;
+    const { shownRun: { trace }, timeline } = this.#page;
     return trace?.end ? trace.rounds : timeline.shown().rounds;
   }
 
@@ -113,7 +113,7 @@ export class Crosshair {
 
   /** @param {number} time */
   #show(time) {
-    const { session: { trace }, timeline, view } = this.#page;
+    const { shownRun: { trace }, timeline, view } = this.#page;
     if (!trace) return;
     const end = timeline.seconds();
     const moment = Math.max(0, Math.min(time, end));

@@ -17,7 +17,7 @@ export class Repeats {
   /** @type {Map<LaneName, number | null>[] | null} */
   #ratios = null; // of the runs so far, by lane, null for a run without a fair ratio; null without a series
 
-  /** @param {Needs<"root" | "config" | "session" | "shell">} page */
+  /** @param {Needs<"root" | "config" | "shownRun" | "shell">} page */
   constructor(page) {
     this.#page = page;
     this.#button = find(page.root, "[data-repeat]", HTMLButtonElement);
@@ -32,21 +32,21 @@ export class Repeats {
 
   /** Offer to repeat the run if its ratio is in doubt and the controls still match it. */
   offer() {
-    const { root, session, config } = this.#page;
-    const isDoubted = root.hasAttribute("data-doubted") && session.trace?.end;
-    const isFree = config.served && !session.busy && !this.isUnderWay;
-    this.#button.hidden = !isDoubted || !isFree || session.differences.size > 0;
+    const { root, shownRun, config } = this.#page;
+    const isDoubted = root.hasAttribute("data-doubted") && shownRun.trace?.end;
+    const isFree = config.served && !shownRun.busy && !this.isUnderWay;
+    this.#button.hidden = !isDoubted || !isFree || shownRun.differences.size > 0;
   }
 
   /** Another run is shown: one that is not live ends the series. */
   shown() {
-    if (this.#page.session.source !== "live") this.#ratios = null;
+    if (this.#page.shownRun.source !== "live") this.#ratios = null;
     if (!this.isUnderWay) this.#summary.textContent = "";
   }
 
   /** The live run has ended. */
   over() {
-    const { trace, failed } = this.#page.session;
+    const { trace, failed } = this.#page.shownRun;
     if (!this.#ratios) return;
     const isWhole = trace?.end && !Object.values(trace.end.reasons).includes("stopped");
     if (failed || !trace || !isWhole) {

@@ -31,7 +31,7 @@ export class Strip {
     dataset: { compare: "" },
   });
 
-  /** @param {Needs<"root" | "session" | "runs">} page */
+  /** @param {Needs<"root" | "shownRun" | "runs">} page */
   constructor(page) {
     const { root } = this.#page = page;
     this.#run = find(root, "[data-run]");
@@ -54,14 +54,14 @@ export class Strip {
    */
   show(trace, origin) {
     const { header } = trace;
-    const { isFromFile } = this.#page.session;
+    const { isFromFile } = this.#page.shownRun;
     const [question, ...items] = describe(header);
     this.#asked.textContent = question.text;
     const isLater = (/** @type {Item} */ { name }) => LATER.includes(name);
     this.#run.replaceChildren(...items.filter((item) => !isLater(item)).map(itemNode));
     const { machine, made } = provenance(header);
     this.#badge.replaceChildren(
-      element("span", "sv-pill", this.#page.session.isOfAwaited ? `${origin}, ${NOT_HERE}` : origin),
+      element("span", "sv-pill", this.#page.shownRun.isOfAwaited ? `${origin}, ${NOT_HERE}` : origin),
       element("span", "sv-machine", ` · ${machine}${made}`), // for print, where nothing can be pressed
     );
     this.close();
@@ -81,9 +81,9 @@ export class Strip {
 
   /** Mark the settings that differ from the controls. */
   compare() {
-    const { root, session } = this.#page;
-    const others = session.differences;
-    if (!session.trace) return;
+    const { root, shownRun } = this.#page;
+    const others = shownRun.differences;
+    if (!shownRun.trace) return;
     for (const node of [...this.#run.children, ...this.#more.querySelectorAll("[data-item]")]) {
       if (node instanceof HTMLElement) node.classList.toggle("is-other", others.has(node.dataset.item ?? ""));
     }

@@ -34,7 +34,7 @@ export function controlsOf(header, config, now = {}) {
 /**
  * The controls that differ from the shown run: their values in words, by the name of the strip's item.
  * @param {Value[]} now
- * @param {Value[]} shownRun  the values that would give the shown run
+ * @param {Value[]} shownValues  the values that would give the shown run
  * @param {Config} config
  * @returns {Map<string, string>}
  */

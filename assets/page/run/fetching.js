@@ -22,7 +22,7 @@ export class Fetching {
   #isWatching = false;
 
   /**
-   * @param {Needs<"root" | "server" | "config" | "notice" | "session">} page
+   * @param {Needs<"root" | "server" | "config" | "notice" | "shownRun">} page
    * @param {FetchState} state
    * @param {() => void} arrived  called once the pair is here, and the configuration that of a page with it
    */
@@ -77,7 +77,7 @@ export class Fetching {
   #draw() {
     const state = this.#state;
     const isRunning = state.state === "running";
-    const { about, beside, button } = offerWords(state, this.#page.session.isOfAwaited);
+    const { about, beside, button } = offerWords(state, this.#page.shownRun.isOfAwaited);
     this.#about.replaceChildren(element("b", "", about), ` ${beside}`);
     const far = fetchedWords(state);
     if (this.#far.textContent !== far) this.#far.textContent = far;

@@ -8,7 +8,7 @@ const EVERY = 1000; // ms between questions
 export class Loading {
   #page;
 
-  /** @param {Needs<"server" | "config" | "notice" | "session">} page */
+  /** @param {Needs<"server" | "config" | "notice" | "shownRun">} page */
   constructor(page) {
     this.#page = page;
   }
@@ -23,14 +23,14 @@ export class Loading {
     let wasShown = isNew;
     while (state && !state.over) {
       wasShown = true;
-      const isInLanes = this.#page.session.pending !== null; // with the run that waits for it
+      const isInLanes = this.#page.shownRun.pending !== null; // with the run that waits for it
       notice.setBackground(isInLanes ? "" : `${state.said} ${this.#meanwhile()}`.trim());
       await pause(EVERY);
       state = await this.#asked();
     }
     notice.setBackground("");
     if (state?.error) notice.show(state.error, true);
-    else if (state && wasShown && !this.#page.session.busy) {
+    else if (state && wasShown && !this.#page.shownRun.busy) {
       notice.mention(`${state.title} is ready: press Run.`);
     }
   }
@@ -42,9 +42,9 @@ export class Loading {
 
   /** The pair of the shown recording, so that it is not mistaken for the page's own. */
   #meanwhile() {
-    const { config, session } = this.#page;
-    const { header } = session.trace ?? {};
-    if (!header || session.source !== "recording") return "";
+    const { config, shownRun } = this.#page;
+    const { header } = shownRun.trace ?? {};
+    if (!header || shownRun.source !== "recording") return "";
     return `Meanwhile a recording of ${pairBeside(header, config)}.`;
   }
 }

@@ -38,7 +38,7 @@ export class Takeaway {
   #menu;
   #list;
 
-  /** @param {Needs<"root" | "server" | "config" | "notice" | "session">} page */
+  /** @param {Needs<"root" | "server" | "config" | "notice" | "shownRun">} page */
   constructor(page) {
     const { root, server, config } = this.#page = page;
     this.#menu = find(root, "[data-share]", HTMLDetailsElement);
@@ -72,12 +72,12 @@ export class Takeaway {
     input.value = ""; // so that the same file can be chosen again
     this.#menu.open = false;
     if (!file) return;
-    const { server, config, session, notice } = this.#page;
+    const { server, config, shownRun, notice } = this.#page;
     try {
       const answer = await server.opened?.(file.slice(0, config.mostPacked + 1));
       if (!answer?.trace) notice.show(answer?.error ?? NOT_SENT, true);
       else {
-        session.showFile(asTrace(answer.trace));
+        shownRun.showFile(asTrace(answer.trace));
         notice.mention(UNVERIFIED);
       }
     } catch (error) {
@@ -117,7 +117,7 @@ export class Takeaway {
 
   /** Enable the entries if a run is shown. */
   #offer() {
-    const { trace } = this.#page.session;
+    const { trace } = this.#page.shownRun;
     const hasRun = trace !== null;
     const copy = this.#list.querySelector("[data-take=link]");
     if (copy) copy.textContent = COPY;
@@ -129,7 +129,7 @@ export class Takeaway {
   }
 
   #trace() {
-    const { trace } = this.#page.session;
+    const { trace } = this.#page.shownRun;
     if (!trace) throw new Error("no run is shown");
     return trace;
   }
@@ -165,9 +165,9 @@ export class Takeaway {
 
 /**
  * The entry that records a film, with its progress and a button to cancel it.
- * @param {Needs<"session" | "notice">} page
+ * @param {Needs<"shownRun" | "notice">} page
  */
-function filmItem({ session, notice }) {
+function filmItem({ shownRun, notice }) {
   const label = `Short film (.${suffixOf(filmType() ?? "")})`;
   const start = element("button", "", label, { dataset: { take: "film" } });
   const cancel = element("button", "", "Cancel");
@@ -175,7 +175,7 @@ function filmItem({ session, notice }) {
   const duration = element("span", "", "recording, 12 s");
   const row = element("div", "sv-film-row", { hidden: true }, duration, bar, cancel);
   start.addEventListener("click", async () => {
-    const { trace } = session;
+    const { trace } = shownRun;
     if (!trace || !filmType()) {
       if (trace) notice.show(NO_FILM, true);
       return;

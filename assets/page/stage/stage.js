@@ -31,7 +31,7 @@ export class Stage {
   #question = null; // about the shown run, open or answered
   #votes = /** @type {number[]} */ ([]); // by answer
 
-  /** @param {Needs<"root" | "address" | "replay" | "session" | "timeline" | "view" | "quiz">} page */
+  /** @param {Needs<"root" | "address" | "replay" | "shownRun" | "timeline" | "view" | "quiz">} page */
   constructor(page) {
     this.#page = page;
     this.#help = find(page.root, "[data-help]", HTMLDialogElement);
@@ -159,10 +159,10 @@ export class Stage {
 
   /** The stage was switched on or off, or resized. */
   #changed() {
-    const { address, quiz, session, view } = this.#page;
+    const { address, quiz, shownRun, view } = this.#page;
     address.change({ stage: this.isOn });
     if (this.isOn) {
-      session.recordings.fetchAll();
+      shownRun.recordings.fetchAll();
       quiz.fetchAhead();
     }
     view.requestDraw();
@@ -239,10 +239,10 @@ export class Quiz {
   #questions;
   #current = -1; // index of the shown question
 
-  /** @param {Needs<"root" | "controls" | "config" | "notice" | "session" | "stage" | "view">} page */
+  /** @param {Needs<"root" | "controls" | "config" | "notice" | "shownRun" | "stage" | "view">} page */
   constructor(page) {
     this.#page = page;
-    const { root, config, notice, session: { recordings } } = page;
+    const { root, config, notice, shownRun: { recordings } } = page;
     this.#fetched = notice.fetching(() => importPart("stage/questions.js"));
     const has = (/** @type {string | undefined} */ name) => name === undefined || recordings.has(name);
     this.#questions = config.questions.filter(({ run, beside }) => has(run) && has(beside));
@@ -264,9 +264,9 @@ export class Quiz {
 
   /** Ask the next or the previous question, on the stage. @param {1 | -1} by */
   async go(by) {
-    const { controls, session, notice, view, stage } = this.#page;
+    const { controls, shownRun, notice, view, stage } = this.#page;
     if (!this.hasQuestions) return;
-    if (session.busy) {
+    if (shownRun.busy) {
       notice.show(BUSY);
       return;
     }
@@ -276,15 +276,15 @@ export class Quiz {
     this.#current = (Math.max(this.#current, by < 0 ? 0 : -1) + by + count) % count;
     const { question, run: name, beside: other } = this.#questions[this.#current];
     const { answers, ask, reveal } = fetched.QUESTIONS[question];
-    const beside = await session.recordings.fetch(other ?? name).catch(() => null);
-    const isShown = beside !== null && await session.showNamed(name);
-    const run = session.trace;
+    const beside = await shownRun.recordings.fetch(other ?? name).catch(() => null);
+    const isShown = beside !== null && await shownRun.showNamed(name);
+    const run = shownRun.trace;
     if (!isShown || !run) {
       notice.show(NOT_HERE, true);
       return;
     }
     view.closePanel();
-    controls?.adopt(session.controls);
+    controls?.adopt(shownRun.controls);
     stage.ask({ text: ask(run, beside), answers, short: LETTERS, reveal: () => reveal(run, beside) });
   }
 }

@@ -29,8 +29,8 @@ const LEFT_OUT = "Parts of this link are not valid here and were ignored";
 const NOT_LISTED = "This page runs only the pairs in its list, so the pair in the link was ignored";
 
 /**
- * The events of a session.
- * @typedef {object} SessionEvents
+ * The events of the shown run.
+ * @typedef {object} ShownRunEvents
  * @property {() => void} begun  a live run has begun, without a result so far
  * @property {(pending: PendingRun) => void} pending  the state of that run has changed, without a result
  * @property {() => void} restored  that run is given up: the previous one is shown again
@@ -40,7 +40,7 @@ const NOT_LISTED = "This page runs only the pairs in its list, so the pair in th
  * @property {() => void} over  the live run has ended, with or without an error
  */
 
-export class Session {
+export class ShownRun {
   busy = false; // a live run is under way
   failed = false; // whether the newest live run has failed
   pending = /** @type {PendingRun | null} */ (null); // the requested run, until its header arrives
@@ -63,7 +63,7 @@ export class Session {
   /**
    * @param {PageGround & Needs<"timeline" | "replay" | "controls">} page
    *   its timeline gets the rounds of the shown run
-   * @param {SessionEvents} on
+   * @param {ShownRunEvents} on
    */
   constructor(page, on) {
     this.#page = page;
@@ -119,13 +119,13 @@ export class Session {
   }
 
   /** The id of the newest live run. */
-  get run() {
+  get newestRun() {
     return this.#store.run;
   }
 
   /** The id of the shown run if it is live, else null. */
   get liveRun() {
-    return this.source === "live" ? this.run : null;
+    return this.source === "live" ? this.newestRun : null;
   }
 
   /** Whether the shown run is the visitor's, not a recording of the page. */
@@ -248,9 +248,9 @@ export class Session {
 
   /** Wait for a run to begin, and show its state even if the server is gone. */
   async awaitRun() {
-    const { run: before } = this;
+    const { newestRun: before } = this;
     const refusals = this.#refusals;
-    const isAwaited = () => this.pending !== null && this.run === before && this.#refusals === refusals;
+    const isAwaited = () => this.pending !== null && this.newestRun === before && this.#refusals === refusals;
     this.#page.notice.clear();
     this.#page.replay.cancel();
     this.#page.timeline.pause();
@@ -344,12 +344,12 @@ export class Session {
 
   /** Show that the server is gone, and later that it is back. */
   async #reconnect() {
-    const before = this.run;
+    const before = this.newestRun;
     this.#lost = true;
     this.#isAsked = false;
     await this.#finish(LOST);
     while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
-    if (this.run === before && !this.busy) this.#page.notice.show(BACK);
+    if (this.newestRun === before && !this.busy) this.#page.notice.show(BACK);
   }
 
   // Only a failed question means that the server is gone: one without an answer may be in a long line.
