@@ -146,9 +146,9 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
         runs.stop(str(request["session"]))
 
     def loading(_: dict[str, Any]) -> dict[str, Any]:
-        if runs.load is None:
+        if runs.page_load is None:
             return {"over": True}
-        return runs.load.state()
+        return runs.page_load.state()
 
     return [missed, ask_job, end_job, stop, loading]
 

@@ -14,7 +14,7 @@ from ..core.events import End, EndReason, Event, Header, Round
 from ..core.lanes import BASELINE, LANES, Lane
 from ..core.settings import Settings
 from ..worker.tasks import READING, LoadTask, RaceTask, Stop, Task
-from .loads import Load
+from .loads import LoadProgress
 from .security.requests import CLIENT
 
 PATIENCE = 15.0  # seconds without polling after which a job's visitor has left
@@ -187,15 +187,15 @@ class Job:
 
 
 class LoadJob(Job):
-    """The load of the pair that the page opens with, without a visitor. load: its progress."""
+    """The load of the pair that the page opens with, without a visitor."""
 
-    def __init__(self, load: Load) -> None:
-        super().__init__(f"load-{uuid4().hex}", LoadTask(load.pair))
-        self.load = load
+    def __init__(self, progress: LoadProgress) -> None:
+        super().__init__(f"load-{uuid4().hex}", LoadTask(progress.pair))
+        self.progress = progress
 
     def add(self, item: Any) -> None:
         super().add(item)
-        self.load.status = str(item)
+        self.progress.status = str(item)
 
     def is_abandoned(self) -> bool:
         return False
@@ -206,9 +206,9 @@ class LoadJob(Job):
     def close(self) -> None:
         super().close()
         if self.ending.error is None and not self.stopping.is_set():
-            self.load.succeed()
+            self.progress.succeed()
         else:
-            self.load.fail(self.ending.error or CLOSED)
+            self.progress.fail(self.ending.error or CLOSED)
 
 
 class RunQuestion(Job):

@@ -24,8 +24,8 @@ LOADS = "loads.json"
 MIN_SECONDS = 3.0  # a shorter load needs no estimate
 
 
-class Load:
-    """One load of a pair. status: the last status from the models' process. over: whether it has
+class LoadProgress:
+    """The progress of one load of a pair. status: the last status from the models' process. over: whether it has
     ended. error: the reason of a failure, else None."""
 
     def __init__(self, pair: str) -> None:

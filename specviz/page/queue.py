@@ -17,7 +17,7 @@ from ..worker.failures import FAILED
 from ..worker.loading import LOADING
 from ..worker.tasks import Host, LoadTask, MachineTask
 from .jobs import Ending, Job, LoadJob, Run
-from .loads import MIN_SECONDS, Load, first_reading, remember_first_reading
+from .loads import MIN_SECONDS, LoadProgress, first_reading, remember_first_reading
 from .probes import Durations, about, expected_whole, kind_of
 
 log = logging.getLogger(__name__)
@@ -44,15 +44,15 @@ class RunQueue:
     never share the device.
 
     limits: the page's limits. machine: where the models run, once the worker has reported it.
-    current: the running job. load: the last load of the page's pair, None without one. page_pair:
-    the pair that the page opens with. closing: whether the server is about to end. answered:
-    whether the models have loaded a pair or finished a job without an error.
+    current: the running job. page_pair: the pair that the page opens with. page_load: its last
+    load, None without one. closing: whether the server is about to end. answered: whether the
+    models have loaded a pair or finished a job without an error.
     """
 
     def __init__(self, worker: Worker, limits: Limits | None = None) -> None:
         self.limits = limits or Limits.from_environment()
         self.machine: Host | None = None
-        self.load: Load | None = None
+        self.page_load: LoadProgress | None = None
         self.page_pair = BUILTIN
         self._worker = worker
         self._waiting: deque[Job] = deque()
@@ -75,23 +75,23 @@ class RunQueue:
 
     def start(self, pair: str | None = None) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
-        self.load = None
+        self.page_load = None
         if pair is not None:
-            self.load = Load(pair)
+            self.page_load = LoadProgress(pair)
         self.page_pair = pair or self.page_pair
         self._thread = threading.Thread(
-            target=self._work, args=(self.load,), name="queue", daemon=True
+            target=self._work, args=(self.page_load,), name="queue", daemon=True
         )
         self._thread.start()
 
     def open_with(self, pair: str) -> None:
         """Make the page open with another pair from now on. The pair is loaded after the jobs that
         now wait."""
-        load = Load(pair)
+        progress = LoadProgress(pair)
         with self._wake:
             self.page_pair = pair
-            self.load = load
-            self._waiting.append(LoadJob(load))
+            self.page_load = progress
+            self._waiting.append(LoadJob(progress))
             self._wake.notify()
 
     def submit(self, job: Job) -> None:
@@ -184,7 +184,7 @@ class RunQueue:
         if current is None:
             return self._status
         if isinstance(current, LoadJob):
-            return f"{current.load.phase} {WAITING}"
+            return f"{current.progress.phase} {WAITING}"
         if current.begun is None and current.status:  # its load, which this one may need
             return current.status
         return OWN_ENDS
@@ -237,9 +237,9 @@ class RunQueue:
         """Seconds until the job at this position begins, with the load of the page's pair, which
         comes before all jobs; None if unknown."""
         wait = self._wait(position)
-        if wait is None or self.load is None or self.load.over:
+        if wait is None or self.page_load is None or self.page_load.over:
             return wait
-        loading = self.load.seconds_left
+        loading = self.page_load.seconds_left
         if loading is None:
             return None
         return wait + loading
@@ -249,7 +249,7 @@ class RunQueue:
         if job.stopping.is_set():
             return None
         if isinstance(job, LoadJob):
-            return job.load.seconds_left
+            return job.progress.seconds_left
         now = time.monotonic()
         total = expected_whole(job)
         if total is not None and job.begun is not None:
@@ -265,7 +265,7 @@ class RunQueue:
         """Estimate the seconds of a waiting job, from the last job or else from the current one;
         None if unknown."""
         if isinstance(job, LoadJob):
-            return job.load.seconds_left
+            return job.progress.seconds_left
         seconds = self._durations.expected(job)
         if seconds is None:
             seconds = self._expected_from_current(job)
@@ -297,9 +297,9 @@ class RunQueue:
             if size > MAX_KEPT and job.over:
                 job.forget()
 
-    def _work(self, load: Load | None) -> None:
-        if load is not None:
-            self._prepare(load)
+    def _work(self, page_load: LoadProgress | None) -> None:
+        if page_load is not None:
+            self._prepare(page_load)
         self._status = STARTING
         while True:
             with self._wake:
@@ -313,23 +313,23 @@ class RunQueue:
                     self._durations.add(job, time.monotonic() - self._since)
                 self.current = None
 
-    def _prepare(self, load: Load) -> None:
-        pair = load.pair
+    def _prepare(self, progress: LoadProgress) -> None:
+        pair = progress.pair
         began = time.monotonic()
         try:
             (self.machine,) = results_of(self._worker, MachineTask())
             for sentence in results_of(self._worker, LoadTask(pair)):
-                load.status = sentence
-                self._status = f"{load.phase} {WAITING}"
+                progress.status = sentence
+                self._status = f"{progress.phase} {WAITING}"
             self._load_seconds = time.monotonic() - began
             self.answered = True
-            load.succeed()
+            progress.succeed()
         except SpecvizError as error:
             log.warning("the pair %r could not be loaded ahead of a run: %s", pair, error)
-            load.fail(str(error))
+            progress.fail(str(error))
         except Exception:
             log.exception("the pair %r could not be loaded ahead of a run", pair)
-            load.fail(FAILED)
+            progress.fail(FAILED)
 
     def _do(self, job: Job) -> None:
         try:

@@ -164,7 +164,7 @@ def build_page(
             presets=presets_of(shown),
             recordings=recordings,
             machine=runs.machine,
-            is_loading=runs.load is not None and not runs.load.is_ready,
+            is_loading=runs.page_load is not None and not runs.page_load.is_ready,
             awaited=missing,
         )
 

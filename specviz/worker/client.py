@@ -33,7 +33,7 @@ from ..base.variables import (
 from ..core.events import End
 from ..core.stopping import Stopped, stoppable
 from .failures import LOST, SILENT, sentence_of
-from .loading import Load, Models, Race, memory_in_numbers
+from .loading import LoadPair, Models, Race, memory_in_numbers
 from .tasks import Stop, Task
 
 log = logging.getLogger(__name__)
@@ -106,8 +106,8 @@ def results_of(worker: Worker, task: Task) -> Iterator[Any]:
 class LocalWorker:
     """Runs tasks in the caller's thread. It has no heartbeats."""
 
-    def __init__(self, load: Load, race: Race) -> None:
-        self._models = Models(load, race)
+    def __init__(self, load_pair: LoadPair, race: Race) -> None:
+        self._models = Models(load_pair, race)
 
     def run(self, task: Task, stop: Stop | None = None) -> Generator[Any, None, None]:
         stop = stop or Stop()

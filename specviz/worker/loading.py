@@ -23,7 +23,7 @@ from ..pairs.table import named_pair
 if TYPE_CHECKING:
     from ..files.progress import Progress, Watcher
 
-Load: TypeAlias = "Callable[[str, Watcher], Any]"
+LoadPair: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
 
 LOADING = "Loading the two models, which happens once."
@@ -32,9 +32,9 @@ LOADING = "Loading the two models, which happens once."
 class Models:
     """The pair in memory. There is only one at a time: two might not fit."""
 
-    def __init__(self, load: Load, race: Race) -> None:
+    def __init__(self, load_pair: LoadPair, race: Race) -> None:
         self.race = race
-        self._load = load
+        self._load_pair = load_pair
         self._name: str | None = None
         self._pair: Any = None
 
@@ -47,7 +47,7 @@ class Models:
                 self._name = None
                 self._pair = None
                 gc.collect()
-            self._pair = yield from _loaded(self._load, name)
+            self._pair = yield from _loaded(self._load_pair, name)
             self._name = name
         return self._pair
 
@@ -58,14 +58,14 @@ def _was_written_to(pair: Any) -> bool:
     return any(map(changed_file, (target, draft)))
 
 
-def _loaded(load: Load, name: str) -> Generator[str, None, Any]:
+def _loaded(load_pair: LoadPair, name: str) -> Generator[str, None, Any]:
     """Load a pair in a thread, so that its progress can be yielded here meanwhile."""
     steps: queue.SimpleQueue[Progress | None] = queue.SimpleQueue()  # None: it has ended
     pair: Future[Any] = Future()
 
     def work() -> None:
         try:
-            pair.set_result(load(name, steps.put))
+            pair.set_result(load_pair(name, steps.put))
         except BaseException as error:
             pair.set_exception(error)
         steps.put(None)

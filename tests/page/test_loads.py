@@ -84,7 +84,7 @@ def test_a_pair_of_files_is_called_by_its_models_everywhere(files: tuple[Path, P
 
 
 def test_what_is_told_of_a_load_is_how_far_it_is_and_not_what_it_is_called() -> None:
-    load = loads.Load("qwen2.5-coder-1.5b")
+    load = loads.LoadProgress("qwen2.5-coder-1.5b")
     load.status = "Reading what qwen2.5-coder-1.5b needs."
     assert load.sentence.endswith(" so far.")
     load.status = "Checking qwen2.5-coder-1.5b-instruct-q4_k_m.gguf: 40%."
@@ -106,7 +106,7 @@ def test_a_load_says_what_how_much_and_how_far(
     own = f"{files[0]}+{files[1]}"
     queue = RunQueue(LocalWorker(gate.load, race))
     queue.start(own)
-    load = queue.load
+    load = queue.page_load
     assert load is not None
     until(lambda: "40%" in load.status)
     said = load.state()["said"]
@@ -125,7 +125,7 @@ def test_a_run_that_is_asked_for_meanwhile_starts_when_it_is_ready(
     queue = RunQueue(LocalWorker(gate.load, race))
     queue.start(OWN)
     run = Run("visitor", OWN, "the cat", Settings(max_new_tokens=4))
-    until(lambda: queue.load is not None and "40%" in queue.load.status)
+    until(lambda: queue.page_load is not None and "40%" in queue.page_load.status)
     queue.submit(run)
     assert not run.racing
     sentences(queue.status_of(run), measured=True)
@@ -139,17 +139,17 @@ def test_the_next_start_says_how_long_it_takes(
 ) -> None:
     now = 100.0
     monkeypatch.setattr(loads, "time", SimpleNamespace(monotonic=lambda: now))
-    load = loads.Load(OWN)
+    load = loads.LoadProgress(OWN)
     sentences(load.sentence)
     now += 30
     load.succeed()
-    load = loads.Load(OWN)
+    load = loads.LoadProgress(OWN)
     now += 4
     sentences(load.sentence)
     now += 40  # longer than expected
     sentences(load.sentence)
     (cache / "loads.json").write_text("[1, {")
-    assert loads.Load(OWN).sentence.endswith("0 s so far."), "a damaged file is none"
+    assert loads.LoadProgress(OWN).sentence.endswith("0 s so far."), "a damaged file is none"
 
 
 def test_a_pair_that_cannot_be_loaded_says_so_at_once() -> None:
@@ -158,6 +158,6 @@ def test_a_pair_that_cannot_be_loaded_says_so_at_once() -> None:
 
     queue = RunQueue(LocalWorker(load, race))
     queue.start(OWN)
-    until(lambda: queue.load is not None and queue.load.over)
-    assert queue.load is not None
-    assert queue.load.state()["error"] == "no such model."
+    until(lambda: queue.page_load is not None and queue.page_load.over)
+    assert queue.page_load is not None
+    assert queue.page_load.state()["error"] == "no such model."
