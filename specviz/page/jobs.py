@@ -13,7 +13,8 @@ from uuid import uuid4
 from ..core.events import End, EndReason, Event, Header, Round
 from ..core.lanes import BASELINE, LANES, Lane
 from ..core.settings import Settings
-from ..worker.tasks import READING, LoadTask, RaceTask, Stop, Task
+from ..worker.loading import Status
+from ..worker.tasks import LoadTask, RaceTask, Stop, Task
 from .loads import LoadProgress
 from .security.requests import CLIENT
 
@@ -80,7 +81,8 @@ class Job:
         self.task = task
         self.length = 1  # the amount of work, in a unit of its kind
         self.number = 0  # of the newest news
-        self.status: str | None = None  # a sentence, if that is the newest result
+        self.has_started = False  # whether it has received anything, if only a sentence
+        self.status = ""  # the newest result if that is a sentence, else empty
         self.begun: float | None = None  # when its pair was in memory, by the monotonic clock
         self.stopping = Stop()
         self.over = False
@@ -89,14 +91,17 @@ class Job:
 
     def add(self, item: Any) -> None:
         """Receive one result, in the queue's thread. Never waits."""
+        self.has_started = True
         is_status = isinstance(item, str)
-        self.status = item if is_status else ""
-        has_pair = item == READING or not is_status
+        has_pair = item is Status.READING or not is_status
         if self.begun is None and has_pair:
             self.begun = time.monotonic()
-        if not is_status:
-            self.take(item)
-            self.number += 1
+        if is_status:
+            self.status = str(item)
+            return
+        self.status = ""
+        self.take(item)
+        self.number += 1
 
     def take(self, item: Any) -> None:
         """Store a result as news number `self.number + 1`."""

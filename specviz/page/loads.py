@@ -12,7 +12,7 @@ from typing import Any
 from ..base.environment import BUILTIN
 from ..files.memory import shown_bytes
 from ..files.model_files import cache_folder
-from ..worker.loading import LOADING
+from ..worker.loading import Status
 from .names import shown_pair
 from .probes import about
 
@@ -25,8 +25,8 @@ MIN_SECONDS = 3.0  # a shorter load needs no estimate
 
 
 class LoadProgress:
-    """The progress of one load of a pair. status: the last status from the models' process. over: whether it has
-    ended. error: the reason of a failure, else None."""
+    """The progress of one load of a pair. status: the last status from the models' process. over:
+    whether it has ended. error: the reason of a failure, else None."""
 
     def __init__(self, pair: str) -> None:
         self.pair = pair
@@ -49,7 +49,7 @@ class LoadProgress:
     def _sentence_with(self, time: str) -> str:
         status = self.status
         # These statuses add nothing, except perhaps the names of two files.
-        if status in (LOADING, f"Reading what {self.pair} needs."):
+        if status in (Status.LOADING, f"Reading what {self.pair} needs."):
             status = ""
         return f"Loading {_models(self.pair)}{_size(self.pair)}{time}. {status}".strip()
 

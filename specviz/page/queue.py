@@ -14,7 +14,7 @@ from ..base.errors import NoGpuError, SpecvizError
 from ..base.logs import brief
 from ..worker.client import Limits, Worker, results_of
 from ..worker.failures import FAILED
-from ..worker.loading import LOADING
+from ..worker.loading import Status
 from ..worker.tasks import Host, LoadTask, MachineTask
 from .jobs import Ending, Job, LoadJob, Run
 from .loads import MIN_SECONDS, LoadProgress, first_reading, remember_first_reading
@@ -160,7 +160,7 @@ class RunQueue:
         with self._wake:
             self.clean_up()
             if job not in self._waiting:
-                if job.status is None:
+                if not job.has_started:
                     return self._status
                 return job.status
             position = self._waiting.index(job)
@@ -370,7 +370,7 @@ class RunQueue:
                 if item is not None:
                     job.add(item)
                     self._note_reading(job)
-                if item == LOADING:
+                if item is Status.LOADING:
                     is_loading = True
                 if is_loading and job.begun is not None:
                     self._load_seconds = job.begun - began

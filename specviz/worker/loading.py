@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.errors import PairError
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 LoadPair: TypeAlias = "Callable[[str, Watcher], Any]"
 Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
 
-LOADING = "Loading the two models, which happens once."
+
+class Status(str, Enum):
+    """Sentences for the visitor on which the page also acts. It compares them with `is`, so their
+    words are free."""
+
+    LOADING = "Loading the two models, which happens once."
+    READING = "Warming up the lanes and reading the prompt."
+
+    def __str__(self) -> str:
+        return self.value
 
 
 class Models:
@@ -42,7 +52,7 @@ class Models:
         """Return the pair of this name. Loading it first frees the old pair, and yields sentences
         about the progress. A pair whose file was written to is loaded again."""
         if name != self._name or _was_written_to(self._pair):
-            yield LOADING
+            yield Status.LOADING
             if self._pair is not None:
                 self._name = None
                 self._pair = None

@@ -19,13 +19,12 @@ from ..inspect.parting import Difference, Parting
 from ..measure.sweep.types import SweepRequest, SweepResult
 from ..pairs.spec import operator_spec
 from ..runs.trace import Trace
-from .loading import Models, checked_name, pair_and_options, token_of
+from .loading import Models, Status, checked_name, pair_and_options, token_of
 
 Stop: TypeAlias = threading.Event
 """The caller of a task sets it so that the task ends soon."""
 
 TURN = 2.0  # seconds of a sweep until others may use the models; it finishes its piece first
-READING = "Warming up the lanes and reading the prompt."
 
 
 class Task(Protocol):
@@ -67,7 +66,7 @@ class RaceTask:
 
     def run(self, models: Models, stop: Stop) -> Iterator[Event | str]:
         pair = yield from models.pair(self.pair)
-        yield READING
+        yield Status.READING
         if stop.is_set():
             return
         race = models.race(pair, self.prompt, self.lanes or self.settings)
@@ -227,7 +226,7 @@ class RerunTask:
         from ..runs.rerun import compared, rerun_events, rerun_lines  # imports torch
 
         pair = yield from models.pair(self.pair)
-        yield READING
+        yield Status.READING
         events = []
         for event in rerun_events(self.recorded.header, pair):
             events.append(event)
@@ -267,7 +266,7 @@ class SweepTask:
             # Only this process writes such states; visitors cannot send them.
             sweep = pickle.loads(self.state)  # nosec B301
         else:
-            yield READING
+            yield Status.READING
             sweep = Sweep(self.request)
         end = time.monotonic() + self.seconds
         while not (sweep.is_done or stop.is_set()):

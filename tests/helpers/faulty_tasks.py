@@ -11,7 +11,7 @@ from typing import Any
 
 from specviz import Settings
 from specviz.worker.client import results_of
-from specviz.worker.loading import LOADING, Models
+from specviz.worker.loading import Models, Status
 from specviz.worker.tasks import RaceTask, Stop
 
 
@@ -57,12 +57,12 @@ class Odd:
         time.sleep(3600)
 
     def load_for_ever(self, stop: Stop) -> Iterator[str]:
-        yield LOADING
+        yield Status.LOADING
         time.sleep(3600)
 
     def load_until_told(self, stop: Stop) -> Iterator[Any]:
         """Load until a file with the pair's name exists."""
-        yield LOADING
+        yield Status.LOADING
         while not os.path.exists(self.pair):
             time.sleep(0.05)
         yield os.getpid()

@@ -29,7 +29,8 @@ from specviz.page.probes import Durations
 from specviz.page.queue import RunQueue
 from specviz.page.security.requests import client_of
 from specviz.worker.client import Limits, LocalWorker
-from specviz.worker.tasks import READING, SampleTask
+from specviz.worker.loading import Status
+from specviz.worker.tasks import SampleTask
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=400, seed=3)
 SHORT = Settings(gamma=3, max_new_tokens=4)
@@ -194,9 +195,9 @@ def test_the_models_are_said_to_warm_up_when_they_do() -> None:
     rest = []
     for text in stream:
         rest.append(json.loads(text).get("status"))
-        if READING in rest:
+        if Status.READING in rest:
             warm.set()
-    assert READING in rest and runs.STARTING not in rest
+    assert Status.READING in rest and runs.STARTING not in rest
 
 
 def test_without_earlier_runs_no_time_is_made_up(sentences: Sentences) -> None:

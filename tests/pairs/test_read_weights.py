@@ -25,7 +25,7 @@ from specviz.files.gguf.header import read_gguf
 from specviz.files.packed_weights import PackedWeights, Reading, read_weights
 from specviz.files.progress import Progress
 from specviz.pairs import models
-from specviz.worker.loading import LOADING, Models, load_named
+from specviz.worker.loading import Models, Status, load_named
 
 PROMPT = [3, 1, 4, 1, 5]
 MAPS = Path("/proc/self/smaps")
@@ -150,7 +150,7 @@ def test_a_worker_reads_a_file_again_that_was_written_to(tmp_path: Path) -> None
         if written:
             with path.open("r+b") as file:
                 file.write(b"GGUF")
-        assert LOADING in [*models.pair(f"{path}+none")]
+        assert Status.LOADING in [*models.pair(f"{path}+none")]
         assert [*models.pair(f"{path}+none")] == []
 
 

@@ -32,8 +32,8 @@ from specviz.page.jobs import PATIENCE, Run
 from specviz.page.queue import RunQueue
 from specviz.worker.client import Limits, LocalWorker, ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, NO_MEMORY, SILENT, is_fatal, sentence_of
-from specviz.worker.loading import LOADING, Models, load_named
-from specviz.worker.tasks import READING, RaceTask, Stop
+from specviz.worker.loading import Models, Status, load_named
+from specviz.worker.tasks import RaceTask, Stop
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=200, seed=3)
 QUICK = Limits(stop_seconds=0.5)
@@ -170,7 +170,7 @@ def test_an_early_stop_keeps_the_process_and_its_pair(worker: ProcessWorker) -> 
     (process,) = results(worker, "tell_process")
     queue = queue_over(worker, Limits(stop_seconds=1.2))
     run = run_of(task=FaultyRace("very slow", 0, LONG))
-    stream = pulled(queue, run, lambda delta: delta.get("status") == READING)
+    stream = pulled(queue, run, lambda delta: delta.get("status") == Status.READING)
     queue.stop("one")
     assert json.loads(list(stream)[-1])["over"]
     assert until(lambda: run.over)
@@ -202,7 +202,8 @@ def test_a_stop_is_heard_between_the_passes_of_a_warm_up(monkeypatch: pytest.Mon
     monkeypatch.setattr(LaneRun, "round", stopped)
     pair = pair_of(mini(5), mini(5, seed=1))
     worker = LocalWorker(lambda *_: pair, race)
-    assert list(worker.run(RaceTask("tiny", "w1 w2", LONG), stop)) == [LOADING, READING]
+    statuses = list(worker.run(RaceTask("tiny", "w1 w2", LONG), stop))
+    assert statuses == [Status.LOADING, Status.READING]
     assert len(rounds) == 1
     # The next task is not stopped.
     events = list(worker.run(RaceTask("tiny", "w1 w2", replace(LONG, max_new_tokens=4))))
@@ -234,7 +235,7 @@ def test_nobody_waits_for_the_load_of_a_visitor_who_left(worker: ProcessWorker) 
     results(worker, "tell_process")
     queue = queue_over(worker)
     stream = pulled(
-        queue, run_of("one", task=Odd("load_for_ever", "slow")), lambda d: LOADING in str(d)
+        queue, run_of("one", task=Odd("load_for_ever", "slow")), lambda d: Status.LOADING in str(d)
     )
     stream.close()  # type: ignore[attr-defined]
     assert queue.current is not None  # closing did not wait for the end of the load
@@ -249,7 +250,7 @@ def test_a_load_goes_on_for_the_next_who_wants_the_pair(
     queue = queue_over(worker)
     here = tmp_path / "the pair"
     first = run_of("one", task=Odd("load_until_told", str(here)))
-    stream = pulled(queue, first, lambda delta: LOADING in str(delta))
+    stream = pulled(queue, first, lambda delta: Status.LOADING in str(delta))
     queue.stop("one")
     assert json.loads(list(stream)[-1])["over"]  # Stop does not wait for the load
     assert not first.over

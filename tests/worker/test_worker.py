@@ -19,7 +19,7 @@ from specviz.base.environment import ASSETS
 from specviz.files.progress import Progress
 from specviz.worker.client import LocalWorker, ProcessWorker, results_of
 from specviz.worker.failures import BROKEN, FAILED, LOST
-from specviz.worker.loading import LOADING, Models, load_named
+from specviz.worker.loading import Models, Status, load_named
 from specviz.worker.tasks import Compared, RaceTask, SampleTask, Stop
 
 needs_pair = pytest.mark.skipif(
@@ -45,7 +45,7 @@ def test_a_run_there_is_the_run_here(worker: ProcessWorker) -> None:
     events = all_results(worker, RaceTask("builtin", "Once", settings))
     there = Trace.from_events([event for event in events if not isinstance(event, str)])
     here = Trace.from_events(race(load_pair(), "Once", settings))
-    assert LOADING in events
+    assert Status.LOADING in events
     assert [t.id for r in there.rounds for t in r.emitted if r.lane == "speculative"] == [
         t.id for r in here.rounds for t in r.emitted if r.lane == "speculative"
     ]
@@ -156,7 +156,7 @@ def test_one_pair_is_in_memory_at_a_time() -> None:
 
     for name in ("one", "one", "two"):
         said += named(name)
-    assert said == [LOADING, "Loading one: 50%.", LOADING, "Loading two: 50%."]
+    assert said == [Status.LOADING, "Loading one: 50%.", Status.LOADING, "Loading two: 50%."]
 
 
 def test_a_load_that_is_abandoned_ends_before_the_next_begins() -> None:
@@ -172,9 +172,9 @@ def test_a_load_that_is_abandoned_ends_before_the_next_begins() -> None:
 
     models = Models(load, race)
     abandoned = models.pair("one")
-    assert [next(abandoned), next(abandoned)] == [LOADING, "Loading."]
+    assert [next(abandoned), next(abandoned)] == [Status.LOADING, "Loading."]
     abandoned.close()
-    assert [*models.pair("two")] == [LOADING, "Loading."]
+    assert [*models.pair("two")] == [Status.LOADING, "Loading."]
 
 
 def test_a_local_worker_has_the_same_sentences() -> None:

@@ -158,7 +158,7 @@ class TestLentGpu:
         assert time.monotonic() - began < 60  # 200 tokens would take longer than a minute
         assert told["error"] is None and "End" not in told["came"]
         assert devices.last("/release")["fail"] == "false"
-        assert ask("race", most=3)["came"] == ["str", "Header", "Round"]
+        assert ask("race", most=3)["came"] == ["Status", "Header", "Round"]
         assert ask("race")["came"][-1] == "End"
 
     def test_a_process_with_a_broken_device_is_not_used_again(
