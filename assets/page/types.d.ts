@@ -162,8 +162,8 @@ type WireRound = Omit<FiledRound, "drafted" | "last"> & { drafted: WireToken[]; 
 
 interface Delta {
   run: string;
-  seq: number;
-  next: number;
+  seq: number; // of its first event
+  next: number; // the number after its last event
   over: boolean;
   header?: FiledHeader;
   rounds?: WireRound[];

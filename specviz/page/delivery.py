@@ -3,8 +3,8 @@
 The browser gets the news of a run as deltas: `{"run", "seq", "next", "over"}` and any of `header`,
 `rounds`, `end`, `status`, `left` (estimated seconds until the run begins), `error`, `fall_back`
 (whether a recording should play instead of the failed run) and `remark` (why a run without an
-error ended early). A delta holds the events from number `seq` to number `next`, so the player knows
-which events it has and which it missed.
+error ended early). A delta holds the events from number `seq` up to, but not including, `next`, so
+the player knows which events it has and which it missed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def states(runs: RunQueue, job: Job) -> States:
         job.refuse(str(refusal))
         yield job.state("")
         return
-    sent_version = job.number
+    sent_next = job.next_seq
     sent_status = READY
     sent_at = time.monotonic()
     try:
@@ -52,12 +52,12 @@ async def states(runs: RunQueue, job: Job) -> States:
             await asyncio.sleep(TICK)
             status = runs.status_of(job)
             is_due = time.monotonic() - sent_at > HEARTBEAT
-            state = job.state(status, sent_version)
+            state = job.state(status, sent_next)
             if isinstance(job, Run) and not job.racing:
                 state["left"] = runs.seconds_to_first_event(job)
-            has_news = state["version"] != sent_version or status != sent_status
+            has_news = state["next"] != sent_next or status != sent_status
             if has_news or is_due or state["over"]:
-                sent_version = state["version"]
+                sent_next = state["next"]
                 sent_status = status
                 sent_at = time.monotonic()
                 yield state
@@ -76,8 +76,8 @@ def delta_of(state: dict[str, Any]) -> dict[str, Any]:
     """Convert a state of a run to a delta. Tokens stay dataclasses, which orjson reads in C."""
     delta = {
         "run": state["id"],
-        "seq": max(0, state["since"]),
-        "next": state["version"],
+        "seq": max(0, state["seq"]),
+        "next": state["next"],
         "over": state["over"],
     }
     if state.get("header"):
@@ -133,9 +133,9 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
         job = runs.job(str(request["id"]))
         if job is None or isinstance(job, Run):
             raise SpecvizError(FORGOTTEN)
-        since = int(request.get("since", -1))
+        seq = int(request.get("seq", -1))
         hidden = bool(request.get("hidden"))
-        return job.state(runs.status_of(job), since, hidden=hidden)
+        return job.state(runs.status_of(job), seq, hidden=hidden)
 
     def end_job(request: dict[str, Any]) -> None:
         job = runs.job(str(request["id"]))
@@ -153,9 +153,8 @@ def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
     return [missed, ask_job, end_job, stop, loading]
 
 
-def _missed_deltas(runs: RunQueue, run_id: object, since: int) -> list[dict[str, Any]] | None:
-    """What a run has added since a state that a visitor has; None if the server does not know the
-    run."""
+def _missed_deltas(runs: RunQueue, run_id: object, seq: int) -> list[dict[str, Any]] | None:
+    """The deltas of a run from number `seq`; None if the server does not know the run."""
     if not run_id:
         return []
     run = runs.job(str(run_id))
@@ -163,7 +162,7 @@ def _missed_deltas(runs: RunQueue, run_id: object, since: int) -> list[dict[str,
         return None
     if run.is_forgotten:
         return []
-    state = run.state(runs.status_of(run), since)
+    state = run.state(runs.status_of(run), seq)
     return [delta_of(state)]
 
 

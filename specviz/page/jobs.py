@@ -66,8 +66,8 @@ class Ending:
 
 
 class Job:
-    """A piece of work for the models, which do one at a time. Its news are numbered: a client asks
-    for those after the last number that it knows."""
+    """A piece of work for the models, which do one at a time. Its news are numbered from 0: a
+    client asks for those from the first number that it lacks."""
 
     max_unfinished: ClassVar[int | None] = None
     """Limits of unfinished jobs of this kind: in all, and for one address."""
@@ -80,7 +80,7 @@ class Job:
         self.visitor = Visitor(session)
         self.task = task
         self.length = 1  # the amount of work, in a unit of its kind
-        self.number = 0  # of the newest news
+        self.next_seq = 0  # the number of the next news
         self.has_started = False  # whether it has received anything, if only a sentence
         self.status = ""  # the newest result if that is a sentence, else empty
         self.begun: float | None = None  # when its pair was in memory, by the monotonic clock
@@ -101,19 +101,19 @@ class Job:
             return
         self.status = ""
         self.take(item)
-        self.number += 1
+        self.next_seq += 1
 
     def take(self, item: Any) -> None:
-        """Store a result as news number `self.number + 1`."""
+        """Store a result as news number `next_seq`."""
         raise NotImplementedError
 
     def has_result(self) -> bool:
         """Whether it has a result to end with."""
         raise NotImplementedError
 
-    def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
-        """Return the news after number `since` up to `number`, and the whole result if the job is
-        over."""
+    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
+        """Return the news from number `seq` up to, but not including, `next_seq`, and the whole
+        result if the job is over."""
         raise NotImplementedError
 
     @property
@@ -121,19 +121,19 @@ class Job:
         """The finished share, 0 to 1; None if it is unknown."""
         return None
 
-    def state(self, waiting: str, since: int = -1, *, hidden: bool = False) -> dict[str, Any]:
-        """Return the news after number `since`, for the visitor. waiting: the reason why it waits.
-        hidden: whether the browser shows another tab."""
+    def state(self, waiting: str, seq: int = -1, *, hidden: bool = False) -> dict[str, Any]:
+        """Return the news from number `seq`, for the visitor; -1 if the visitor knows nothing of
+        the job. waiting: the reason why it waits. hidden: whether the browser shows another tab."""
         self.visitor.note_question(hidden=hidden)
-        # Read in this order: news that came before its end are then among those up to `number`.
+        # Read in this order: news that came before its end are then among those before `next_seq`.
         over = self.over_for_visitor()
         self.ending.is_delivered = over
-        number = self.number
+        next_seq = self.next_seq
         state = {
             "id": self.id,
             "over": over,
-            "since": since,
-            "version": number,
+            "seq": seq,
+            "next": next_seq,
             "status": waiting,
             "error": None,
             "remark": None,
@@ -142,8 +142,8 @@ class Job:
             state["status"] = ""
             state["error"] = self.ending.error
             state["remark"] = self.ending.remark
-        if number != since or over:
-            state |= self.news(since, number, over=over)
+        if next_seq != seq or over:
+            state |= self.news(seq, next_seq, over=over)
         return state
 
     def is_abandoned(self) -> bool:
@@ -241,7 +241,7 @@ class RunQuestion(Job):
     def has_result(self) -> bool:
         return "result" in self.answer
 
-    def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
+    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
         return {**self.answer, "stopped": over and not self.has_result()}
 
 
@@ -287,7 +287,7 @@ class Run(Job):
 
     @property
     def racing(self) -> bool:
-        return self.number > 0
+        return self.next_seq > 0
 
     @property
     def share(self) -> float | None:
@@ -306,7 +306,7 @@ class Run(Job):
     @property
     def is_forgotten(self) -> bool:
         """Whether its events were freed and cannot be fetched any more."""
-        return self.number > len(self._events)
+        return self.next_seq > len(self._events)
 
     def take(self, item: Event) -> None:
         self._events.append(item)
@@ -322,11 +322,11 @@ class Run(Job):
             if not self._ended:
                 super().add(item)
 
-    def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
+    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
         header: Header | None = None
         rounds: list[Round] = []
         end: End | None = None
-        for event in self._events[max(0, since) : number]:
+        for event in self._events[max(0, seq) : next_seq]:
             if isinstance(event, Header):
                 header = event
             elif isinstance(event, Round):

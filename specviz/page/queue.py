@@ -57,7 +57,7 @@ class RunQueue:
         self._worker = worker
         self._waiting: deque[Job] = deque()
         self.current: Job | None = None
-        self._since = 0.0  # when the current job was begun, by the monotonic clock
+        self._began_at = 0.0  # when the current job was begun, by the monotonic clock
         self._durations = Durations()
         self._readings = Durations()  # seconds from a loaded pair to a run's first event
         self._load_seconds = 0.0  # seconds of the last load of a pair
@@ -256,7 +256,7 @@ class RunQueue:
             total = min(total, self.limits.seconds)
             return max(0.0, total - (now - job.begun))
         expected = self._durations.expected(job)
-        spent = now - self._since
+        spent = now - self._began_at
         if expected is None or expected <= spent:
             return None
         return expected - spent
@@ -305,12 +305,12 @@ class RunQueue:
             with self._wake:
                 self._wake.wait_for(lambda: bool(self._waiting))
                 job = self.current = self._waiting.popleft()
-                self._since = time.monotonic()
+                self._began_at = time.monotonic()
             self._do(job)
             with self._wake:
                 is_cut_short = job.stopping.is_set() or bool(job.ending.error)
                 if job.begun is not None and not is_cut_short:
-                    self._durations.add(job, time.monotonic() - self._since)
+                    self._durations.add(job, time.monotonic() - self._began_at)
                 self.current = None
 
     def _prepare(self, progress: LoadProgress) -> None:
@@ -381,7 +381,7 @@ class RunQueue:
 
     def _note_reading(self, job: Job) -> None:
         """Note the seconds until a run's first event, once it has come."""
-        if not isinstance(job, Run) or job.number != 1 or job.begun is None:
+        if not isinstance(job, Run) or job.next_seq != 1 or job.begun is None:
             return
         seconds = time.monotonic() - job.begun
         is_first = self._readings.expected(job.reading) is None

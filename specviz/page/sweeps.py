@@ -272,7 +272,7 @@ class SweepJob(Job):
         self.plan: Plan | None = None
         self.progress: SweepProgress | None = None
         self.result: SweepResult | None = None
-        self._result_number = 0  # the number of the news with `result`
+        self._result_seq = -1  # the number of the news with `result`
         self._rows: dict[str, tuple[Row, int]] = {}  # with the number of the news of each, by key
         self._rest: SweepCheckpoint | None = None
 
@@ -285,7 +285,7 @@ class SweepJob(Job):
         elif isinstance(item, SweepCheckpoint):  # it comes after each piece, with all rows
             self._rest = item
             self.result = item.result
-            self._result_number = self.number + 1
+            self._result_seq = self.next_seq
             self._keep_rows(item.result.rows)
 
     def has_more(self) -> bool:
@@ -306,17 +306,17 @@ class SweepJob(Job):
     def has_result(self) -> bool:
         return self.result is not None
 
-    def news(self, since: int, number: int, *, over: bool) -> dict[str, Any]:
+    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
         news: dict[str, Any] = {"progress": self.progress and asdict(self.progress)}
-        if self.plan is not None and since <= 0:
+        if self.plan is not None and seq <= 0:
             names = ("kinds", "pieces", "seconds", "now")
             news |= {name: getattr(self.plan, name) for name in names}
         rows = []
-        for key, (row, news_number) in list(self._rows.items()):
-            if news_number > since or over:
+        for key, (row, row_seq) in list(self._rows.items()):
+            if row_seq >= seq or over:
                 rows.append({"key": key, **asdict(row)})
         news["rows"] = rows
-        if self.result is not None and (self._result_number > since or over):
+        if self.result is not None and (self._result_seq >= seq or over):
             news |= _shown_result(self.result, complete=over)
         return news
 
@@ -325,7 +325,7 @@ class SweepJob(Job):
             key = row.configuration.key
             known, _ = self._rows.get(key, (None, 0))
             if row != known:
-                self._rows[key] = row, self.number + 1
+                self._rows[key] = row, self.next_seq
 
 
 def _shown_result(result: SweepResult, *, complete: bool) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def test_the_deltas_hold_the_whole_race_and_count_without_a_gap(pair: Pair) -> N
 
     texts = list(deltas(queue_of(pair, watched), run_of()))
     numbers = [(delta["seq"], delta["next"]) for delta in map(json.loads, texts)]
-    assert [since for since, _ in numbers] == [0, *(number for _, number in numbers[:-1])]
+    assert [seq for seq, _ in numbers] == [0, *(number for _, number in numbers[:-1])]
     assert numbers[-1][1] == len(seen)
     assert [json.loads(text)["over"] for text in texts][-2:] == [False, True]
     assert rebuilt(texts) == Trace.from_events(seen)
@@ -220,8 +220,8 @@ def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
     assert "error" not in json.loads(list(deltas(queue, run_of()))[-1])
 
 
-def missed(queue: RunQueue, run: str, since: int) -> list[str] | None:
-    deltas = delivery_functions(queue)[0]({"run": run, "seq": since})
+def missed(queue: RunQueue, run: str, seq: int) -> list[str] | None:
+    deltas = delivery_functions(queue)[0]({"run": run, "seq": seq})
     return deltas and [orjson.dumps(delta).decode() for delta in deltas]
 
 
@@ -231,11 +231,11 @@ def test_what_was_missed_can_be_asked_for_by_run_only(pair: Pair) -> None:
     texts = list(deltas(queue, run))
     whole = rebuilt(texts)
     assert rebuilt(missed(queue, run.id, 0) or []) == whole
-    for since in (1, 3, run.number):
-        (delta,) = map(json.loads, missed(queue, run.id, since) or [])
-        assert delta["over"] and (delta["seq"], delta["next"]) == (since, run.number)
+    for seq in (1, 3, run.next_seq):
+        (delta,) = map(json.loads, missed(queue, run.id, seq) or [])
+        assert delta["over"] and (delta["seq"], delta["next"]) == (seq, run.next_seq)
         # The header comes before the rounds, the end after them.
-        missing = len(whole.rounds) - (since - 1)
+        missing = len(whole.rounds) - (seq - 1)
         assert len(delta.get("rounds", [])) == max(0, missing)
     assert missed(queue, "another", 0) is None
 
@@ -254,7 +254,7 @@ def test_accepted_tokens_travel_once() -> None:
     kept = Token(1, "<script>", "accepted", p=0.5, q=0.5, u=0.1, beta=0.9)
     own = Token(2, "b", "bonus", p=0.4)
     event = Round("speculative", 0, [kept], own, 0.1, 0.2, 0.0, 0.3)
-    state = {"id": "run", "since": 0, "version": 1, "over": False, "status": "", "error": None}
+    state = {"id": "run", "seq": 0, "next": 1, "over": False, "status": "", "error": None}
     text = orjson.dumps(delta_of({**state, "remark": None, "rounds": [event]})).decode()
     assert text.count("script>") == 1
     wire = json.loads(text)["rounds"][0]

@@ -120,7 +120,7 @@ def begun(queue: RunQueue, pieces: int = 16, name: str = "s") -> SweepJob:
     job = SweepJob(name, "tiny", request)
     job.task = replace(job.task, seconds=0.0)  # type: ignore[type-var]
     queue.submit(job)
-    assert until(lambda: job.state("")["version"] and job.progress and job.progress.done > 1)
+    assert until(lambda: job.state("")["next"] and job.progress and job.progress.done > 1)
     return job
 
 
@@ -139,7 +139,7 @@ def test_only_what_is_new_is_told(queue: RunQueue) -> None:
     job = begun(queue)
     first = job.state("")
     assert len(first["rows"]) == 16 and first["kinds"] == {"prose": 1}
-    later = job.state("", first["version"])
+    later = job.state("", first["next"])
     assert len(later.get("rows", [])) < 4 and "kinds" not in later
     queue.cancel(job)
 

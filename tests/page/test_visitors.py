@@ -57,9 +57,9 @@ def run_of(session: str, settings: Settings = LONG) -> Run:
     return Run(session, "tiny", f"w1 w2 w{len(session)}", settings)
 
 
-def missed(queue: RunQueue, run: str, since: int) -> list[dict[str, Any]] | None:
+def missed(queue: RunQueue, run: str, seq: int) -> list[dict[str, Any]] | None:
     """The answer to a player that asks again for the events of a run."""
-    deltas = delivery_functions(queue)[0]({"run": run, "seq": since})
+    deltas = delivery_functions(queue)[0]({"run": run, "seq": seq})
     return deltas and [json.loads(orjson.dumps(delta)) for delta in deltas]
 
 

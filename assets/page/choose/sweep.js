@@ -53,7 +53,7 @@ export class Sweep {
       const news = await this.#server.begin_sweep?.(wish);
       if (!news) throw new Error(OWN);
       if (turn === this.#turn) this.#take(news);
-      if (news.id && turn === this.#turn && !news.over) this.#follow(news.id, news.version ?? 0);
+      if (news.id && turn === this.#turn && !news.over) this.#follow(news.id, news.next ?? 0);
     } catch (error) {
       console.info("specviz: a sweep could not begin:", error);
       if (turn === this.#turn) this.#finish(NO_ANSWER);
@@ -69,19 +69,19 @@ export class Sweep {
 
   /**
    * @param {string} id
-   * @param {number} since  the known version
+   * @param {number} seq  the number of the next news
    */
-  async #follow(id, since) {
+  async #follow(id, seq) {
     this.#turn += 1;
     const turn = this.#turn;
     let failures = 0;
     while (this.isUnderWay && turn === this.#turn) {
       await pause(ASK_EVERY);
       try {
-        const news = await this.#server.ask_job?.({ id, since, hidden: document.hidden });
+        const news = await this.#server.ask_job?.({ id, seq, hidden: document.hidden });
         if (!news || turn !== this.#turn) return;
         failures = 0;
-        since = news.version ?? since;
+        seq = news.next ?? seq;
         this.#take(news);
       } catch {
         failures += 1;

@@ -87,11 +87,11 @@ interface SweepFigure {
   layout: ChartLayout;
 }
 
-/** The news of a sweep since the requested version. */
+/** The news of a sweep from the requested number. */
 interface SweepNews {
   id?: string;
   over: boolean;
-  version?: number;
+  next?: number; // the number of the next news
   status?: string;
   error?: string | null;
   remark?: string | null;
@@ -162,6 +162,6 @@ interface Config {
 
 interface Server {
   begin_sweep?(wish: SweepWish): Promise<SweepNews>;
-  ask_job?(asked: { id: string; since: number; hidden: boolean }): Promise<SweepNews>;
+  ask_job?(asked: { id: string; seq: number; hidden: boolean }): Promise<SweepNews>;
   find_prompts?(file: Blob, name: string): Promise<FoundPrompts>;
 }
