@@ -2,8 +2,9 @@
 
     python tests/mutants/run.py [--jobs 2] [--only WORD] [--root CHECKOUT] [--json FILE]
 
-Prints a line for each mutant and the share that the tests killed. Exits with status 1 if a mutant
-survives, or if its text is not found: then mutants.py must follow the code.
+First the tests of the chosen mutants run without one, since tests that fail anyway show nothing.
+Then it prints a line for each mutant and the share that the tests killed. Exits with status 1 if a
+mutant survives, or if its text is not found: then mutants.py must follow the code.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +74,11 @@ def main() -> int:
     chosen = [one for one in MUTANTS if options.only in f"{one.area} {one.where} {one.old}"]
     fates: dict[Mutant, str] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        free = [copy_of(options.root, Path(folder) / str(n)) for n in range(options.jobs)]
+        original = copy_of(options.root, Path(folder) / "original")
+        free = [copy_of(original, Path(folder) / str(n)) for n in range(options.jobs)]
+        if not is_right_code_accepted(chosen, free, options.log):
+            print("tests fail without a mutant, so they show nothing: --log FILE keeps which.")
+            return 1
         running: dict[int, tuple[Mutant, Path, float]] = {}
         waiting = chosen[::-1]
         while waiting or running:
@@ -81,7 +87,7 @@ def main() -> int:
                 running[begun(mutant, copy, options.log)] = mutant, copy, time.monotonic()
             process, status = os.wait()
             mutant, copy, began = running.pop(process)
-            restore(mutant, copy, options.root)
+            restore(mutant, copy, original)
             free.append(copy)
             fates[mutant] = FATES.get(os.waitstatus_to_exitcode(status), "killed")
             taken = time.monotonic() - began
@@ -132,22 +138,47 @@ def copy_of(root: Path, folder: Path) -> Path:
     return folder
 
 
-def restore(mutant: Mutant, copy: Path, root: Path) -> None:
+def restore(mutant: Mutant, copy: Path, original: Path) -> None:
     with suppress(Lost):
-        path = place_of(mutant, root).path.relative_to(root)
-        shutil.copy2(root / path, copy / path)
+        path = place_of(mutant, original).path.relative_to(original)
+        shutil.copy2(original / path, copy / path)
+
+
+def is_right_code_accepted(chosen: list[Mutant], copies: list[Path], log: Path | None) -> bool:
+    """Whether the tests of the chosen mutants pass without one."""
+    found: set[str] = set()
+    for mutant in chosen:
+        with suppress(Lost):
+            found.update(tests_of(mutant, copies[0]))
+    files = sorted(found)
+    processes = []
+    for number, copy in enumerate(copies):
+        share = files[number :: len(copies)]
+        if share:
+            processes.append(started(partial(tested, share, copy, log)))
+    statuses = [os.waitpid(process, 0)[1] for process in processes]
+    return not any(statuses)
 
 
 def begun(mutant: Mutant, copy: Path, log: Path | None) -> int:
     """Start a process that tests the mutant in the copy, and return its id. It exits with a key of
     `FATES`."""
+
+    def fate() -> int:
+        # A process over a limit dies, which counts as killed.
+        resource.setrlimit(resource.RLIMIT_CPU, (MAX_WORK, MAX_WORK + 10))
+        signal.alarm(MAX_SECONDS)
+        return fate_of(mutant, copy, log)
+
+    return started(fate)
+
+
+def started(work: Callable[[], int]) -> int:
+    """Start a process that exits with what `work` returns, and return its id."""
     if process := os.fork():
         return process
-    # A process over a limit dies, which counts as killed.
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_WORK, MAX_WORK + 10))
-    signal.alarm(MAX_SECONDS)
     try:
-        os._exit(fate_of(mutant, copy, log))
+        os._exit(work())
     except BaseException:
         traceback.print_exc()
         os._exit(LOST)
@@ -170,6 +201,8 @@ def tested(files: list[str], copy: Path, log: Path | None) -> int:
     import pytest
 
     os.chdir(copy)
+    # Processes that tests start would otherwise import this script.
+    del sys.modules["__main__"].__file__
     sys.path[:] = [str(copy), *(path for path in sys.path if path != str(HERE))]
     output = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
