@@ -629,24 +629,28 @@ def locked() -> Iterator[Site]:
 
 def test_a_password_stands_before_everything(locked: Site) -> None:
     begun = {"data": _values("the cat")}
-    for answer in (
-        locked.get("/config"),
-        locked.get("/gradio_api/info"),
-        locked.get("/page/player.js"),
-        locked.get("/recordings/easy.json.gz"),
-        locked.get("/api"),
-        locked.post("/run", {}),
-        locked.get("/gradio_api/queue/data?session_hash=x"),
-        locked.post("/gradio_api/call/generate", begun),
-        locked.post("/gradio_api/queue/join", {**begun, "fn_index": 0, "session_hash": "x"}),
-        locked.question("missed", {}),
-        locked.file("trace", b"{}"),
-        locked.post("/gradio_api/cancel", {"session_hash": "x", "fn_index": 0, "event_id": "y"}),
-        locked.post("/gradio_api/reset", {"event_id": "x"}),
-        locked.get("/gradio_api/heartbeat/x"),
-        locked.get("/gradio_api/app_id"),
-    ):
-        assert answer.status == 401 and is_sentence(answer)
+    queued = {**begun, "fn_index": 0, "session_hash": "x"}
+    cancelled = {"session_hash": "x", "fn_index": 0, "event_id": "y"}
+
+    def is_refused(answer: Answer) -> bool:
+        return answer.status == 401 and is_sentence(answer)
+
+    assert is_refused(locked.get("/config"))
+    assert is_refused(locked.get("/gradio_api/info"))
+    assert is_refused(locked.get("/page/player.js"))
+    assert is_refused(locked.get("/recordings/easy.json.gz"))
+    assert is_refused(locked.get("/api"))
+    assert is_refused(locked.post("/run", {}))
+    assert is_refused(locked.post("/gradio_api/call/generate", begun))
+    assert is_refused(locked.post("/gradio_api/queue/join", queued))
+    assert is_refused(locked.question("missed", {}))
+    assert is_refused(locked.file("trace", b"{}"))
+    assert is_refused(locked.post("/gradio_api/cancel", cancelled))
+    assert is_refused(locked.post("/gradio_api/reset", {"event_id": "x"}))
+    assert is_refused(locked.get("/gradio_api/app_id"))
+    # Streams, which never end for those who may read them.
+    assert is_refused(locked.get("/gradio_api/queue/data?session_hash=x"))
+    assert is_refused(locked.get("/gradio_api/heartbeat/x"))
     assert b"Once upon" not in locked.get("/").body
     wrong = locked.post("/login", b"username=somebody&password=open", FORM)
     assert wrong.status == 400 and wrong.json["detail"] == WRONG
