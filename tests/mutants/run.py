@@ -67,6 +67,8 @@ class Place(NamedTuple):
 def main() -> int:
     options = parsed()
     os.environ |= {"OMP_NUM_THREADS": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    if not Path("/dev/nvidiactl").exists():
+        os.environ["TRITON_INTERPRET"] = "1"  # as tests/conftest.py does, before triton is imported
     # Python would otherwise run old compiled code after a change within the same second.
     sys.dont_write_bytecode = True
     for library in LIBRARIES:
