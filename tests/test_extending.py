@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,24 @@ def test_a_verdict_of_others_judges_and_is_checked(sentences: Sentences):
     specviz.register(wrong)
     with sentences.raises(KindError):
         specviz.generate(pair, PROMPT, verdict="wrong", temperature=1.0, max_new_tokens=6)
+
+
+@dataclass
+class Configured:
+    """A rule with a setting. Instances of such a class have no hash."""
+
+    scale: float = 1.0
+
+    def __call__(self, p: Any, q: Any, drafted: Any, u: Any, source: Any) -> torch.Tensor:
+        return decide_on_tensors(p, q, drafted, self.scale * u, source)
+
+
+def test_a_rule_may_be_an_object_without_a_hash():
+    specviz.register(VerdictKind(name="set", decide=Configured(), label="set", package="them 1.0"))
+    pair = pair_of(llama(5), llama(5, seed=1))
+    sampled = {"temperature": 1.0, "max_new_tokens": 12}
+    configured = specviz.generate(pair, PROMPT, verdict="set", **sampled)
+    assert configured.text == specviz.generate(pair, PROMPT, **sampled).text
 
 
 def test_names_are_refused_that_are_taken_or_no_names(sentences: Sentences):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
@@ -129,8 +128,19 @@ def _is_of_tensors(draft: object) -> TypeGuard[Draft]:
     return isinstance(draft.ids, Tensor) and isinstance(draft.q, Tensor)
 
 
-@cache  # one wrapper per kind: captured graphs are found again by their rule
+_checked_rules: dict[int, Callable[..., Tensor]] = {}
+"""Wrapped rules by the ids of their kinds: a rule may be a callable object without a hash."""
+
+
 def checked_rule(kind: VerdictKind) -> Callable[..., Tensor]:
+    """The wrapped rule of another package, the same one for each call with this kind: captured
+    graphs are found again by their rule."""
+    if id(kind) not in _checked_rules:
+        _checked_rules[id(kind)] = _wrapped(kind)  # it keeps the kind, so the id stays unique
+    return _checked_rules[id(kind)]
+
+
+def _wrapped(kind: VerdictKind) -> Callable[..., Tensor]:
     """Wrap the rule of another package: raise `KindError` if it fails, or if its result has another
     dtype or shape.
 
