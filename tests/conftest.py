@@ -147,9 +147,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByUnit(config, log)
 
 
-def pytest_unconfigure() -> None:
-    # Triton complains at the end about each of its objects that the collector cannot free.
-    if "triton" in sys.modules:
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # Triton complains at the end of Python about each of its objects that the collector cannot
+    # free; processes that others started end without that end.
+    if "triton" in sys.modules and not hasattr(config, "workerinput"):
         gc.unfreeze()
 
 

@@ -6,6 +6,7 @@ there, and spend half a minute on the same compilation.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -25,9 +26,14 @@ KINDS_LOCK = Path(tempfile.gettempdir()) / f"kinds-{CHECKOUT}.lock"
 TESTS_LOCK = Path(tempfile.gettempdir()) / f"tests-{CHECKOUT}.lock"
 
 
+def are_compiled() -> bool:
+    """Check whether an earlier process compiled the passes, or at least began to."""
+    return any(KEPT.glob("*.nbi"))
+
+
 def begin() -> None:
     """Start the compilation in a separate process, unless it was done before."""
-    if not any(KEPT.glob("*.nbi")):
+    if not are_compiled():
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         subprocess.Popen([sys.executable, __file__], cwd=ROOT, **quiet)
 
@@ -73,10 +79,18 @@ def compile_kinds() -> None:
         integer_product_code(kind)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Compile everything, while others wait for the locks."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    sys.path.insert(0, str(ROOT))
+    gc.disable()  # a compiler's many objects are kept until it ends
     with FileLock(KINDS_LOCK):
+        if are_compiled():  # by the process whose lock this one waited for
+            return
         with FileLock(LOCK):
-            os.environ["OMP_NUM_THREADS"] = "1"
-            sys.path.insert(0, str(ROOT))
             compile_passes()
         compile_kinds()
+
+
+if __name__ == "__main__":
+    main()
