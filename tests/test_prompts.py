@@ -244,14 +244,14 @@ TURNS = (
     ],
 )
 def test_a_conversation_keeps_its_turns_up_to_the_users_last(entry: dict):
-    (question,) = prompts_from(json.dumps(entry).encode(), "a.jsonl")
-    assert question.messages == question.prompt == TURNS and question.text == "And how?"
+    (prompt,) = prompts_from(json.dumps(entry).encode(), "a.jsonl")
+    assert prompt.messages == prompt.content == TURNS and prompt.text == "And how?"
 
 
 def test_a_single_turn_of_the_user_is_a_text():
     entry = {"messages": [{"role": "user", "content": "Why?"}]}
-    (question,) = prompts_from(json.dumps(entry).encode(), "a.jsonl")
-    assert question.prompt == question.text == "Why?"
+    (prompt,) = prompts_from(json.dumps(entry).encode(), "a.jsonl")
+    assert prompt.content == prompt.text == "Why?"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
-from ..pairs.prompts import Question
+from ..pairs.prompts import PromptOfKind
 from ..runs.uncertainty import NEAR, geometric_mean, spread
 from ..sides.watched.engines import Prompt
 from .asking import AuditedModel, Streamed
@@ -24,18 +24,18 @@ SAME_PROMPTS = 4  # for every number of requests at once, so that they compare
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One text from each server after the same prompt."""
+    """One text from each server after the same prompt. baseline_text: None without a baseline."""
 
     kind: str
     prompt: Prompt
-    ours: Streamed
-    theirs: Streamed | None
+    text: Streamed
+    baseline_text: Streamed | None
 
 
 def take_turns(
-    ours: AuditedModel,
-    theirs: AuditedModel | None,
-    prompts: Sequence[tuple[Question, Prompt]],
+    server: AuditedModel,
+    baseline: AuditedModel | None,
+    prompts: Sequence[tuple[PromptOfKind, Prompt]],
     turns: int,
     tokens: int,
 ) -> Iterator[Turn]:
@@ -43,14 +43,14 @@ def take_turns(
     with each turn, so that a machine that warms up or slows down affects both equally. Raises
     `ServerError`."""
     for index in range(turns):
-        question, prompt = prompts[index % len(prompts)]
-        their_text: Streamed | None = None
-        if theirs is not None and index % 2:
-            their_text = theirs.stream(prompt, tokens)
-        our_text = ours.stream(prompt, tokens)
-        if theirs is not None and not index % 2:
-            their_text = theirs.stream(prompt, tokens)
-        yield Turn(question.kind, prompt, our_text, their_text)
+        prompt_of_kind, prompt = prompts[index % len(prompts)]
+        baseline_text: Streamed | None = None
+        if baseline is not None and index % 2:
+            baseline_text = baseline.stream(prompt, tokens)
+        text = server.stream(prompt, tokens)
+        if baseline is not None and not index % 2:
+            baseline_text = baseline.stream(prompt, tokens)
+        yield Turn(prompt_of_kind.kind, prompt, text, baseline_text)
 
 
 def speeds_of(turns: Sequence[Turn]) -> tuple[Speed, ...]:
@@ -69,58 +69,58 @@ def speeds_of(turns: Sequence[Turn]) -> tuple[Speed, ...]:
 
 
 def _is_timed(turn: Turn) -> bool:
-    if turn.ours.rate is None:
+    if turn.text.rate is None:
         return False
-    return turn.theirs is None or turn.theirs.rate is not None
+    return turn.baseline_text is None or turn.baseline_text.rate is not None
 
 
 def _speed(kind: str, turns: Sequence[Turn]) -> Speed:
-    our_rates = [turn.ours.rate or 0.0 for turn in turns]
+    rates = [turn.text.rate or 0.0 for turn in turns]
     speed = Speed(
         kind=kind,
         turns=len(turns),
-        ours=spread(our_rates),
-        ours_first=spread(turn.ours.first for turn in turns),
+        ours=spread(rates),
+        ours_first=spread(turn.text.first for turn in turns),
     )
-    their_texts = [turn.theirs for turn in turns if turn.theirs is not None]
-    if len(their_texts) < len(turns):
+    baseline_texts = [turn.baseline_text for turn in turns if turn.baseline_text is not None]
+    if len(baseline_texts) < len(turns):
         return speed
-    their_rates = [text.rate or 0.0 for text in their_texts]
-    ratios = _ratios(our_rates, their_rates)
+    baseline_rates = [text.rate or 0.0 for text in baseline_texts]
+    ratios = _ratios(rates, baseline_rates)
     return replace(
         speed,
-        theirs=spread(their_rates),
-        theirs_first=spread(text.first for text in their_texts),
+        theirs=spread(baseline_rates),
+        theirs_first=spread(text.first for text in baseline_texts),
         ratio=spread(ratios),
         gain=geometric_mean([math.log(ratio) for ratio in ratios]),
     )
 
 
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    return [our / their for our, their in zip(ours, theirs, strict=True)]
+def _ratios(rates: Sequence[float], baseline_rates: Sequence[float]) -> list[float]:
+    return [rate / baseline for rate, baseline in zip(rates, baseline_rates, strict=True)]
 
 
 def loads(
-    ours: AuditedModel,
-    theirs: AuditedModel | None,
+    server: AuditedModel,
+    baseline: AuditedModel | None,
     prompts: Sequence[Prompt],
     levels: Sequence[int],
     tokens: int,
 ) -> Iterator[Load]:
     """The speed of many requests at once, level by level. Raises `ServerError`."""
     for at_once in levels:
-        our_rates: list[float] = []
-        their_rates: list[float] = []
+        rates: list[float] = []
+        baseline_rates: list[float] = []
         for turn in range(TURNS_AT_ONCE):
-            if theirs is not None and turn % 2:
-                their_rates.append(_rate_at_once(theirs, prompts, at_once, tokens))
-            our_rates.append(_rate_at_once(ours, prompts, at_once, tokens))
-            if theirs is not None and not turn % 2:
-                their_rates.append(_rate_at_once(theirs, prompts, at_once, tokens))
-        load = Load(at_once, ours=spread(our_rates))
-        if theirs is not None:
-            ratios = _ratios(our_rates, their_rates)
-            load = replace(load, theirs=spread(their_rates), ratio=spread(ratios))
+            if baseline is not None and turn % 2:
+                baseline_rates.append(_rate_at_once(baseline, prompts, at_once, tokens))
+            rates.append(_rate_at_once(server, prompts, at_once, tokens))
+            if baseline is not None and not turn % 2:
+                baseline_rates.append(_rate_at_once(baseline, prompts, at_once, tokens))
+        load = Load(at_once, ours=spread(rates))
+        if baseline is not None:
+            ratios = _ratios(rates, baseline_rates)
+            load = replace(load, theirs=spread(baseline_rates), ratio=spread(ratios))
         yield load
 
 
@@ -167,25 +167,25 @@ def _tokens_of(prompts: Sequence[Prompt], model: AuditedModel, tokens: int) -> i
 
 
 def lengths(
-    ours: AuditedModel,
-    theirs: AuditedModel | None,
+    server: AuditedModel,
+    baseline: AuditedModel | None,
     prompts: Sequence[tuple[int, Prompt]],
     tokens: int,
 ) -> Iterator[Length]:
     """Measure the speed after longer and longer prompts, each with its number of tokens. Raises
     `ServerError`."""
     for count, prompt in prompts:
-        our_text = ours.stream(prompt, tokens)
-        their_text: Streamed | None = None
-        if theirs is not None:
-            their_text = theirs.stream(prompt, tokens)
-        if our_text.rate is None:
+        text = server.stream(prompt, tokens)
+        baseline_text: Streamed | None = None
+        if baseline is not None:
+            baseline_text = baseline.stream(prompt, tokens)
+        if text.rate is None:
             continue
-        length = Length(tokens=count, ours=our_text.rate, ours_first=our_text.first)
-        if their_text is None:
+        length = Length(tokens=count, ours=text.rate, ours_first=text.first)
+        if baseline_text is None:
             yield length
-        elif their_text.rate is not None:
-            yield replace(length, theirs=their_text.rate, theirs_first=their_text.first)
+        elif baseline_text.rate is not None:
+            yield replace(length, theirs=baseline_text.rate, theirs_first=baseline_text.first)
 
 
 def crossover(rows: Sequence[Load]) -> int | None:

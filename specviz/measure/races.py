@@ -22,7 +22,7 @@ from ..core.types import Mode
 from ..runs.metrics import Metrics, compute_metrics
 from ..runs.trace import Trace
 from ..runs.uncertainty import at_most_wider, seconds_of, uncertainty, undelayed_seconds
-from .samples import HERE, Variant, Way, Writing
+from .samples import SPECVIZ, Variant, Writer, Written
 from .sweep.predicted_rounds import MIN_TOKENS, Rounds, rounds_of
 
 if TYPE_CHECKING:
@@ -93,14 +93,16 @@ def is_cut(trace: Trace) -> bool:
     return trace.end is None or "stopped" in trace.end.reasons.values()
 
 
-def race_way(pair: Pair, settings: Settings, *, with_prefill: bool = False, **options: Any) -> Way:
+def race_writer(
+    pair: Pair, settings: Settings, *, with_prefill: bool = False, **options: Any
+) -> Writer:
     """Race both lanes. with_prefill: whether the rates count it. options: as in `raced`."""
     variants = [
-        Variant(HERE, SPECULATIVE, gamma=settings.gamma),
-        Variant(HERE, BASELINE),
+        Variant(SPECVIZ, SPECULATIVE, gamma=settings.gamma),
+        Variant(SPECVIZ, BASELINE),
     ]
 
-    def write(prompt: TextPrompt) -> Writing:
+    def write(prompt: TextPrompt) -> Written:
         trace = raced(pair, prompt, settings, **options)
         metrics = compute_metrics(trace)
         rates = {}
@@ -109,9 +111,9 @@ def race_way(pair: Pair, settings: Settings, *, with_prefill: bool = False, **op
             if with_prefill:
                 seconds += sum(trace.header.prefill_seconds[variant.lane].values())
             rates[variant] = metrics.tokens[variant.lane] / (seconds or math.inf)
-        return Writing(rates, trace)
+        return Written(rates, trace)
 
-    return Way("race", write)
+    return Writer("race", write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,8 @@ class PassCosts:
 class RaceFigures:
     """The figures of one race, which are kept instead of its trace.
 
-    key: of the way or configuration.
-    question: the index of its prompt.
+    key: of the writer or configuration.
+    prompt: the index of the prompt.
     rounds: with drafts.
     rate, alone_rate: tokens per second with drafts and without, as if delayed rounds had taken
         their usual time.
@@ -145,7 +147,7 @@ class RaceFigures:
     """
 
     key: str
-    question: int
+    prompt: int
     metrics: Metrics
     rounds: Rounds
     rate: float
@@ -157,7 +159,7 @@ class RaceFigures:
     doubted: bool
 
 
-def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
+def race_figures(key: str, prompt: int, trace: Trace) -> RaceFigures:
     """Derive the figures of a race."""
     doubt = uncertainty(trace)
     metrics = compute_metrics(trace)
@@ -168,7 +170,7 @@ def race_figures(key: str, question: int, trace: Trace) -> RaceFigures:
     passes = _usual_passes(rounds, baseline_rounds)
     return RaceFigures(
         key=key,
-        question=question,
+        prompt=prompt,
         metrics=metrics,
         rounds=rounds_of(trace),
         rate=rate,
@@ -261,14 +263,14 @@ def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
     # Something else on the machine makes passes longer, and never shorter.
     passes_on: dict[int, list[dict[int, float]]] = defaultdict(list)
     for run in runs:
-        passes_on[run.question].append(run.passes)
-    shortest_on = {question: _shortest(passes) for question, passes in passes_on.items()}
+        passes_on[run.prompt].append(run.passes)
+    shortest_on = {prompt: _shortest(passes) for prompt, passes in passes_on.items()}
     shortest_of_all = _shortest(run.passes for run in runs)
     shortest_step = _lowest((run.key, run.step) for run in runs if run.step is not None)
 
     def is_slow(run: RaceFigures) -> bool:
         for width, seconds in run.passes.items():
-            if seconds > SLOW * shortest_on[run.question][width]:
+            if seconds > SLOW * shortest_on[run.prompt][width]:
                 return True
             if seconds > SLOWEST * shortest_of_all[width]:
                 return True
@@ -300,5 +302,5 @@ def by_prompt(
     for run in runs:
         value = figure(run)
         if value is not None:
-            repeats[run.question].append(value)
-    return {question: statistics.median(values) for question, values in repeats.items()}
+            repeats[run.prompt].append(value)
+    return {prompt: statistics.median(values) for prompt, values in repeats.items()}

@@ -1,6 +1,7 @@
-"""The one measurement behind `bench` and `sweep`: a way writes a prompt's text, which is a sample.
+"""The one measurement behind `bench` and `sweep`: a writer writes a prompt's text, which is a
+sample.
 
-`by_turns` measures every way on every prompt; a sweep, which decides after each sample what is
+`by_turns` measures every writer on every prompt; a sweep, which decides after each sample what is
 worth measuring next, calls `measure` itself. Tables, ratios and recommendations are views of
 samples.
 """
@@ -25,32 +26,32 @@ from ..runs.trace import Trace
 from ..runs.uncertainty import Spread, spread
 
 T = TypeVar("T")
-HERE = "specviz"
+SPECVIZ = "specviz"
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """What a rate belongs to: a line of the comparison.
 
-    who: `HERE`, transformers' `generate()`, or a server and how it was timed. threads: 0 where a
-    server does not report them. gamma: drafted tokens per round, 0 for the target alone and where a
+    source: `SPECVIZ`, transformers' `generate()`, or a server and how it was timed. threads: 0 if a
+    server does not report them. gamma: drafted tokens per round; 0 for the target alone, and if a
     server does not report it.
     """
 
-    who: str
+    source: str
     lane: Lane
     threads: int = 0
     gamma: int = 0
 
     @property
     def label(self) -> str:
-        """Its short name: the lane of this program, or who else wrote."""
-        if self.who == HERE:
+        """Its short name: the lane of specviz, or the other source."""
+        if self.source == SPECVIZ:
             return LANE_LABELS[self.lane]
-        return self.who
+        return self.source
 
     def __str__(self) -> str:
-        parts = [LANE_LABELS[self.lane], self.who]
+        parts = [LANE_LABELS[self.lane], self.source]
         if self.threads == 1:
             parts.append("1 thread")
         elif self.threads > 1:
@@ -61,9 +62,9 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """The result of a way for a prompt. rates: tokens per second; the threads of their variants are
-    those of the way. trace: of a race. text: of a server's answer."""
+class Written:
+    """What a writer wrote after a prompt. rates: tokens per second; the threads of their variants
+    are set from the writer's later. trace: of a race. text: of a server's answer."""
 
     rates: Mapping[Variant, float] = field(default_factory=dict)
     trace: Trace | None = None
@@ -71,11 +72,11 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A way to write texts. threads: that its passes get, 0 for the usual number."""
+class Writer:
+    """Writes texts. threads: for its passes; 0 for the usual number."""
 
     name: str
-    write: Callable[[TextPrompt], Writing]
+    write: Callable[[TextPrompt], Written]
     threads: int = 0
 
 
@@ -83,45 +84,45 @@ class Way:
 class Sample:
     """A text that was written and timed. prompt: its index. repeat: from 0."""
 
-    way: Way
+    writer: Writer
     prompt: int
     repeat: int
-    writing: Writing
+    written: Written
 
     @property
     def race(self) -> Trace:
         """The trace of a sample that is a race."""
-        assert self.writing.trace is not None
-        return self.writing.trace
+        assert self.written.trace is not None
+        return self.written.trace
 
 
-def measure(way: Way, prompt: TextPrompt, index: int, repeat: int = 0) -> Sample:
+def measure(writer: Writer, prompt: TextPrompt, index: int, repeat: int = 0) -> Sample:
     """Write the text of a prompt; the sample keeps the prompt's index. Raises `SpecvizError`."""
-    with computing_threads(way.threads):
-        writing = way.write(prompt)
-    return Sample(way=way, prompt=index, repeat=repeat, writing=writing)
+    with computing_threads(writer.threads):
+        written = writer.write(prompt)
+    return Sample(writer=writer, prompt=index, repeat=repeat, written=written)
 
 
 def by_turns(
-    ways: Sequence[Way],
+    writers: Sequence[Writer],
     prompts: Sequence[TextPrompt],
     repeats: int,
     after_warmup: Callable[[], None] = lambda: None,
 ) -> Iterator[Sample]:
-    """Measure every way on every prompt, `repeats` times; yields the samples.
+    """Measure every writer on every prompt, `repeats` times; yields the samples.
 
-    In a turn all ways write one prompt, and each turn begins with another way, so that slow changes
-    of the machine's speed affect all in the same way. A turn on the first prompt comes before and
-    is not counted: what is compiled, allocated or read once is not measured. after_warmup: called
-    after it. Raises `SpecvizError`.
+    In a turn every writer writes after the same prompt. Each turn begins with another writer, so
+    slow changes of the machine's speed affect all of them equally. A warm-up turn on the first
+    prompt is not counted, so that compilation and allocation are not measured. after_warmup: called
+    after that turn. Raises `SpecvizError`.
     """
-    for way in ways:
-        measure(way, prompts[0], 0)
+    for writer in writers:
+        measure(writer, prompts[0], 0)
     after_warmup()
     for turn in tqdm(range(repeats * len(prompts)), unit="turn", disable=None, leave=False):
         repeat, index = divmod(turn, len(prompts))
-        for way in rotated(ways, turn):
-            yield measure(way, prompts[index], index, repeat)
+        for writer in rotated(writers, turn):
+            yield measure(writer, prompts[index], index, repeat)
 
 
 @contextmanager
@@ -158,8 +159,8 @@ class Comparison:
         """Collect the rates. Variants that could not be timed in every turn are left out."""
         rates: dict[Variant, list[float]] = defaultdict(list)
         for sample in samples:
-            for variant, rate in sample.writing.rates.items():
-                variant_with_threads = replace(variant, threads=sample.way.threads)
+            for variant, rate in sample.written.rates.items():
+                variant_with_threads = replace(variant, threads=sample.writer.threads)
                 rates[variant_with_threads].append(rate)
         turns = max(map(len, rates.values()), default=0)
         timed_in_every_turn = {

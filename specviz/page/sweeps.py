@@ -19,7 +19,7 @@ from ..core.settings import Settings
 from ..measure.sweep.export import sweep_csv
 from ..measure.sweep.figures import TITLES, figure_specs
 from ..measure.sweep.types import SWEPT, Plan, Row, SweepProgress, SweepRequest, SweepResult
-from ..pairs.prompts import MAX_KIND_LENGTH, OF_A_SWEEP, Question, builtin_prompts, kinds_of
+from ..pairs.prompts import MAX_KIND_LENGTH, OF_A_SWEEP, PromptOfKind, builtin_prompts, kinds_of
 from ..runs.palette import PALETTE
 from ..runs.recording import MAX_PROMPTS
 from ..runs.vocabulary import POLICIES
@@ -155,7 +155,7 @@ def asked_request(fields: dict[str, Any], pair: str = BUILTIN) -> SweepRequest:
     return request
 
 
-def _asked_prompts(fields: dict[str, Any], pair: str) -> tuple[Question, ...]:
+def _asked_prompts(fields: dict[str, Any], pair: str) -> tuple[PromptOfKind, ...]:
     """The visitor's own prompts, or else the built-in ones of the requested kinds."""
     own_prompts = fields.get("prompts")
     if own_prompts not in (None, []):
@@ -173,14 +173,14 @@ def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
     sweep here uses, their number by kind, and the number left out. Raises `PromptError`."""
     prompts = []
     for kind, text in contents["prompts"]:
-        prompts.append(Question(kind[:MAX_KIND_LENGTH], text))
+        prompts.append(PromptOfKind(kind[:MAX_KIND_LENGTH], text))
     longest = max(len(prompt.text) for prompt in prompts)
     if longest > MAX_CHARACTERS:
         raise PromptError(
             f"a prompt has {longest} characters: use up to {MAX_CHARACTERS} here, or sweep with "
             "`python -m specviz sweep`."
         )
-    used: list[Question] = []
+    used: list[PromptOfKind] = []
     size = 0  # bytes
     for prompt in prompts[: Bounds.here().prompts]:
         size += len(prompt.text.encode("utf-8", "replace"))
@@ -195,7 +195,7 @@ def taken_prompts(contents: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _visitor_prompt(value: Any) -> Question:
+def _visitor_prompt(value: Any) -> PromptOfKind:
     if isinstance(value, list) and len(value) == 2:
         kind, text = value
     else:
@@ -203,7 +203,7 @@ def _visitor_prompt(value: Any) -> Question:
         text = value
     if not isinstance(kind, str) or not isinstance(text, str):
         raise PromptError(f"a prompt is {shown(value)}: use a string.")
-    return Question(kind[:MAX_KIND_LENGTH], checked_prompt(text))
+    return PromptOfKind(kind[:MAX_KIND_LENGTH], checked_prompt(text))
 
 
 def _listed(name: str, value: object) -> list[Any]:

@@ -44,7 +44,7 @@ SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PromptOfKind:
     """A prompt of a set.
 
     kind: its category, such as "prose". text: at most `MAX_CHARACTERS`; the last turn of
@@ -56,7 +56,7 @@ class Question:
     messages: Messages = ()
 
     @property
-    def prompt(self) -> TextPrompt:
+    def content(self) -> TextPrompt:
         """The prompt for the models: the text, or all turns."""
         return self.messages or self.text
 
@@ -73,7 +73,7 @@ OF_A_SWEEP = PromptLimits(4_000_000, 2_000)
 OF_A_TRAINING = PromptLimits(256_000_000, 1_000_000)
 
 
-def builtin_prompts(pair: str = BUILTIN) -> tuple[Question, ...]:
+def builtin_prompts(pair: str = BUILTIN) -> tuple[PromptOfKind, ...]:
     """The built-in prompts that suit this pair: three of each kind. A pair of the table may have
     its own prompts."""
     path = prompts_for(pair)
@@ -113,23 +113,23 @@ def _without_folder(name: str) -> str:
     return parts[-1]
 
 
-def in_turn(questions: Sequence[Question]) -> tuple[Question, ...]:
+def in_turn(prompts: Sequence[PromptOfKind]) -> tuple[PromptOfKind, ...]:
     """Order the prompts so that kinds alternate: a run that ends early has seen every kind."""
-    by_kind: dict[str, list[Question]] = defaultdict(list)
-    for question in questions:
-        by_kind[question.kind].append(question)
-    ordered: list[Question] = []
+    by_kind: dict[str, list[PromptOfKind]] = defaultdict(list)
+    for prompt in prompts:
+        by_kind[prompt.kind].append(prompt)
+    ordered: list[PromptOfKind] = []
     for turn in zip_longest(*by_kind.values()):  # one of each kind, or None
-        ordered += [question for question in turn if question is not None]
+        ordered += [prompt for prompt in turn if prompt is not None]
     return tuple(ordered)
 
 
-def kinds_of(questions: Iterable[Question]) -> dict[str, int]:
+def kinds_of(prompts: Iterable[PromptOfKind]) -> dict[str, int]:
     """The number of prompts by kind."""
-    return dict(Counter(question.kind for question in questions))
+    return dict(Counter(prompt.kind for prompt in prompts))
 
 
-def prompts_file(path: str | Path, limits: PromptLimits = OF_A_SWEEP) -> tuple[Question, ...]:
+def prompts_file(path: str | Path, limits: PromptLimits = OF_A_SWEEP) -> tuple[PromptOfKind, ...]:
     """Read the prompts in a file, and no more of it than the limits allow. Raises `PromptError`
     with a sentence that says what to do."""
     path = Path(path)
@@ -162,7 +162,7 @@ def _read(path: Path, limits: PromptLimits) -> bytes:
 
 def prompts_from(
     raw: bytes, name: str, limits: PromptLimits = OF_A_SWEEP, *, suffix: str | None = None
-) -> tuple[Question, ...]:
+) -> tuple[PromptOfKind, ...]:
     """Read the prompts in a file's bytes. name: the file's name, for errors. suffix: such as
     ".csv"; the name's own suffix if None.
 
@@ -178,7 +178,7 @@ def prompts_from(
     entries = _entries(text, name, suffix.lower())
     if len(entries) > limits.prompts:
         raise PromptError(f"{name} has {len(entries)} prompts: use {limits.prompts:,} or fewer.")
-    return tuple(_question(entry, name) for entry in entries)
+    return tuple(_from_entry(entry, name) for entry in entries)
 
 
 def _text_of(raw: bytes, name: str, limits: PromptLimits) -> str:
@@ -318,7 +318,7 @@ def _parsed(text: str, source: str) -> Any:
         raise PromptError(f"{source} is not JSON: {FORMS}.") from error
 
 
-def _question(entry: Entry, name: str) -> Question:
+def _from_entry(entry: Entry, name: str) -> PromptOfKind:
     where = f"{entry.where} of {name}"
     prompt = entry.value
     kind = entry.kind
@@ -342,7 +342,7 @@ def _question(entry: Entry, name: str) -> Question:
             f"{where} has {size:,} characters: use prompts of up to {MAX_CHARACTERS:,}."
         )
     shown_kind = escaped(kind or "").strip()[:MAX_KIND_LENGTH]
-    return Question(shown_kind or "prompts", text, messages)
+    return PromptOfKind(shown_kind or "prompts", text, messages)
 
 
 def _kind_in(entry: dict[str, Any]) -> str | None:

@@ -67,8 +67,8 @@ def read_prompt_ids(
 
 def _prompts_in(path: Path) -> list[TextPrompt]:
     """The prompts of a file, each once."""
-    questions = prompts_file(path, OF_A_TRAINING)
-    return list(dict.fromkeys(question.prompt for question in questions))
+    prompts = prompts_file(path, OF_A_TRAINING)
+    return list(dict.fromkeys(prompt.content for prompt in prompts))
 
 
 def _fitting(prompts: Sequence[TextPrompt], pair: Pair, max_tokens: int) -> list[list[int]]:
@@ -134,8 +134,7 @@ class Openings:
             self._books = read_books(args.corpus)
         self._prompts: list[list[int]] = []
         if args.prompts:
-            questions = prompts_file(args.prompts, OF_A_TRAINING)
-            prompts = [question.prompt for question in questions]
+            prompts = [prompt.content for prompt in prompts_file(args.prompts, OF_A_TRAINING)]
             self._prompts = _fitting(prompts, pair, self._max_tokens)
         self._turn: tuple[list[int], Ids] | None = None
         if pair.is_chat and not self._prompts:

@@ -42,7 +42,7 @@ def standing(table: Sequence[Row], ran: Sequence[tuple[str, int]] = (), **change
 
 
 def keys(now: Standing) -> list[tuple[str, int]]:
-    return [(piece.key, piece.question) for piece in due(now)]
+    return [(piece.key, piece.prompt) for piece in due(now)]
 
 
 def test_what_the_pair_begins_with_runs_first_and_then_each_drafter_at_its_largest_gamma():
@@ -65,30 +65,30 @@ def test_the_last_seconds_are_kept_for_what_no_answer_can_do_without():
 
 def whole_of(key: str) -> list[tuple[str, int]]:
     """The pieces of a row: one for each prompt."""
-    return [(key, question) for question in range(4)]
+    return [(key, prompt) for prompt in range(4)]
 
 
 def scouted(table: Sequence[Row]) -> list[tuple[str, int]]:
     """The pieces of all rows on the first prompt, and of the largest gamma on the others too."""
     every = [(row.configuration.key, 0) for row in table]
-    return [*every, *((KEYS[-1], question) for question in range(1, 4))]
+    return [*every, *((KEYS[-1], prompt) for prompt in range(1, 4))]
 
 
 def test_rows_take_turns_and_another_one_begins_on_each_prompt():
     table = rows(1.5, 1.5, 1.5)
     assert keys(standing(table, scouted(table))) == [(KEYS[1], 1), (KEYS[0], 1)]
-    whole = [(key, question) for key in KEYS for question in range(4)]
+    whole = [(key, prompt) for key in KEYS for prompt in range(4)]
     begun = [keys(standing(table, whole))[0]]
-    for question in range(3):
-        whole += [(key, question) for key in KEYS]
+    for prompt in range(3):
+        whole += [(key, prompt) for key in KEYS]
         begun.append(keys(standing(table, whole))[0])
-    assert [question for _, question in begun] == [0, 1, 2, 3]
+    assert [prompt for _, prompt in begun] == [0, 1, 2, 3]
     assert len({key for key, _ in begun}) == 3
 
 
 def test_repeats_are_numbered_so_that_they_draw_with_other_seeds():
     table = rows(1.5, 1.5, 1.5)
-    whole = [(key, question) for key in KEYS for question in range(4)]
+    whole = [(key, prompt) for key in KEYS for prompt in range(4)]
     assert {piece.repeat for piece in due(standing(table, whole))} == {1}
 
 
@@ -127,7 +127,7 @@ def test_where_the_time_is_short_as_many_rows_run_as_can_run_on_three_prompts():
 
 def test_a_race_that_was_delayed_is_run_again_after_all_prompts_but_not_for_ever():
     table = rows(1.5, 1.5, 1.5)
-    whole = [(key, question) for key in KEYS for question in range(4)]
+    whole = [(key, prompt) for key in KEYS for prompt in range(4)]
     ran = [piece for piece in whole if piece != (KEYS[1], 0)]
     early = standing(table, ran[:3], tried=Counter([*ran[:3], (KEYS[1], 0)]))
     assert (KEYS[1], 0) not in keys(early), "other prompts come first"
@@ -155,7 +155,7 @@ def test_what_nobody_can_predict_is_measured_unless_its_drafter_is_slow(
     unknown = Row(Configuration("model", 4, "confidence", 0.0), "planned", None, None)
     best = replace(rows(1.0, 1.5, 1.6)[2], configuration=Configuration("ngram", 4, "fixed", 0.0))
     table = [*rows(*speeds), replace(best, mark="best"), unknown]
-    ran = [(row.configuration.key, question) for row in table[:-1] for question in range(4)]
+    ran = [(row.configuration.key, prompt) for row in table[:-1] for prompt in range(4)]
     judged = without_hopeless(table)
     found = {key for key, _ in keys(standing(judged, ran))}
     assert (found == {unknown.configuration.key}) == is_due and found
@@ -169,6 +169,6 @@ def test_what_nobody_can_predict_is_measured_unless_its_drafter_is_slow(
 
 def test_one_row_that_is_left_needs_few_repeats():
     table = rows(1.0, 1.1, 2.0)
-    done = [(KEYS[2], question) for question in range(4)]
+    done = [(KEYS[2], prompt) for prompt in range(4)]
     assert keys(standing(table, done)) == [(KEYS[2], 0)]
     assert due(standing(table, SETTLED_REPEATS * done)) == []

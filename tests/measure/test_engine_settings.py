@@ -24,7 +24,7 @@ from specviz.measure.sweep.types import (
     Row,
     SweepRequest,
 )
-from specviz.pairs.prompts import Question
+from specviz.pairs.prompts import PromptOfKind
 from specviz.runs.uncertainty import Estimate, Spread
 
 MACHINE = Machine(
@@ -40,7 +40,7 @@ MACHINE = Machine(
     date="2026-11-25T12:00:00+00:00",
     exit_layers=4,
 )
-REQUEST = SweepRequest((Question("prose", "once"),))
+REQUEST = SweepRequest((PromptOfKind("prose", "once"),))
 FILES = replace(
     MACHINE,
     target_place=ModelLocation("/my models/a target.gguf", "/my models/a target.gguf"),

@@ -18,13 +18,13 @@ from specviz.measure.sweep.table import (
     slower,
 )
 from specviz.measure.sweep.types import Configuration
-from specviz.pairs.prompts import Question
+from specviz.pairs.prompts import PromptOfKind
 from specviz.runs.uncertainty import geometric_mean
 
 
 def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
-    fast = {question: 0.5 + 0.3 * (question < 2) for question in range(6)}
-    slow = {question: value - 0.1 for question, value in fast.items() if question < 3}
+    fast = {prompt: 0.5 + 0.3 * (prompt < 2) for prompt in range(6)}
+    slow = {prompt: value - 0.1 for prompt, value in fast.items() if prompt < 3}
     assert sum(slow.values()) / len(slow) > sum(fast.values()) / len(fast)
     assert best_row({"slow": slow, "fast": fast}) == "fast"
     assert best_row({"fast": fast, "barely": {0: 9.0}}) == "fast", "one prompt of six is too few"
@@ -34,9 +34,9 @@ def test_the_best_row_is_not_the_one_that_ran_on_the_easy_prompts():
 def test_rows_are_compared_on_the_prompts_that_both_ran():
     """A row that ran only on easy prompts has a higher mean, but is not better. A row that is
     faster where it ran, on too few prompts to be the best one, may be better."""
-    fast = {question: 0.5 + 0.3 * (question < 4) for question in range(10)}
-    easy = {question: value - 0.1 for question, value in fast.items() if question < 4}
-    few = {question: value + 0.2 for question, value in fast.items() if question < 4}
+    fast = {prompt: 0.5 + 0.3 * (prompt < 4) for prompt in range(10)}
+    easy = {prompt: value - 0.1 for prompt, value in fast.items() if prompt < 4}
+    few = {prompt: value + 0.2 for prompt, value in fast.items() if prompt < 4}
     assert sum(easy.values()) / len(easy) > sum(fast.values()) / len(fast)
     values = {"easy": easy, "fast": fast, "few": few}
     marks = marked(values, {key: {} for key in values})
@@ -44,9 +44,9 @@ def test_rows_are_compared_on_the_prompts_that_both_ran():
 
 
 def test_a_row_is_given_up_only_beyond_noise_and_on_enough_prompts():
-    base = {question: [0.2, 0.9, 0.5, 0.7, 0.4][question] for question in range(5)}
-    steady = {question: value - 0.05 for question, value in base.items()}
-    noisy = {question: value + (0.3, -0.5)[question % 2] for question, value in base.items()}
+    base = {prompt: [0.2, 0.9, 0.5, 0.7, 0.4][prompt] for prompt in range(5)}
+    steady = {prompt: value - 0.05 for prompt, value in base.items()}
+    noisy = {prompt: value + (0.3, -0.5)[prompt % 2] for prompt, value in base.items()}
     rows = {"base": base, "steady": steady, "noisy": noisy}
     assert slower(rows) == {"steady"}, "a small but constant difference is told from large noise"
     few = {key: dict(list(values.items())[:3]) for key, values in rows.items()}
@@ -103,7 +103,7 @@ def test_a_prediction_over_prompts_is_not_above_what_their_tau_allows():
     plain = Counter({RoundCounts(0, judged=0, accepted=0, emitted=1): 15})
     findings = Findings(
         rows=(row,),
-        questions=(Question("prose", "one"), Question("prose", "two")),
+        prompts=(PromptOfKind("prose", "one"), PromptOfKind("prose", "two")),
         predicted={row.key: {0: plain, 1: counted(4, 5)}},
     )
     costs = Costs({1: [1.0], 5: [1.0]}, {"model": [0.1]}, [0.0])

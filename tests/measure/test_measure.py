@@ -18,7 +18,7 @@ from specviz.measure.bench.generate import ASSISTED, GENERATE, LOOKUP, PLAIN, ge
 from specviz.measure.bench.kernels import count_kernels, kernels_by_role, one_pass
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE, best_of, measured
 from specviz.measure.bench.roofline import cache_bytes, floors
-from specviz.measure.samples import HERE, Comparison, Variant
+from specviz.measure.samples import SPECVIZ, Comparison, Variant
 
 SETTINGS = Settings(max_new_tokens=12, gamma=3, ignore_eos=True)
 
@@ -47,10 +47,10 @@ def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(
 
 def test_each_variant_is_compared_at_its_best_number_of_threads() -> None:
     rates = {
-        Variant(HERE, "baseline", 1): [10.0, 10.0],
-        Variant(HERE, "speculative", 1): [30.0, 40.0],
-        Variant(HERE, "baseline", 2): [20.0, 16.0],
-        Variant(HERE, "speculative", 2): [24.0, 24.0],
+        Variant(SPECVIZ, "baseline", 1): [10.0, 10.0],
+        Variant(SPECVIZ, "speculative", 1): [30.0, 40.0],
+        Variant(SPECVIZ, "baseline", 2): [20.0, 16.0],
+        Variant(SPECVIZ, "speculative", 2): [24.0, 24.0],
     }
     best = best_of(0.0, Comparison(rates))
     assert best.threads == {BASELINE: 2, SPECULATIVE: 1}

@@ -1,4 +1,4 @@
-"""The measurement behind bench and sweep: ways take turns, and delays of the machine are
+"""The measurement behind bench and sweep: writers take turns, and delays of the machine are
 detected."""
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from specviz.core.messages import TextPrompt
 from specviz.core.threads import thread_limit
 from specviz.measure.bench.lanes import measured
 from specviz.measure.races import RaceStopped, raced
-from specviz.measure.samples import HERE, Comparison, Variant, Way, Writing, by_turns
+from specviz.measure.samples import SPECVIZ, Comparison, Variant, Writer, Written, by_turns
 
-ALONE = Variant(HERE, "baseline")
+ALONE = Variant(SPECVIZ, "baseline")
 SERVER = Variant("a server, by its own clock", "baseline")
 
 
-def test_ways_take_turns_on_every_prompt_after_a_turn_that_is_not_counted() -> None:
+def test_writers_take_turns_on_every_prompt_after_a_turn_that_is_not_counted() -> None:
     written: list[tuple[str, TextPrompt]] = []
 
-    def way(name: str) -> Way:
-        def write(prompt: TextPrompt) -> Writing:
+    def writer(name: str) -> Writer:
+        def write(prompt: TextPrompt) -> Written:
             written.append((name, prompt))
-            return Writing({ALONE: 1.0})
+            return Written({ALONE: 1.0})
 
-        return Way(name, write)
+        return Writer(name, write)
 
     ready: list[int] = []
-    ways = [way("a"), way("b"), way("c")]
-    samples = list(by_turns(ways, ["x", "y"], 2, lambda: ready.append(len(written))))
+    writers = [writer("a"), writer("b"), writer("c")]
+    samples = list(by_turns(writers, ["x", "y"], 2, lambda: ready.append(len(written))))
     assert ready == [3] and written[:3] == [("a", "x"), ("b", "x"), ("c", "x")]
     turns = ["".join(name for name, _ in written[i : i + 3]) for i in range(3, 15, 3)]
-    assert turns == ["abc", "bca", "cab", "abc"], "another way begins each turn"
-    counted = [(sample.way.name, ["x", "y"][sample.prompt]) for sample in samples]
+    assert turns == ["abc", "bca", "cab", "abc"], "another writer begins each turn"
+    counted = [(sample.writer.name, ["x", "y"][sample.prompt]) for sample in samples]
     assert counted == written[3:]
     assert [sample.repeat for sample in samples] == 6 * [0] + 6 * [1]
 
 
-def test_a_way_computes_with_its_threads_and_no_other_does() -> None:
+def test_a_writer_computes_with_its_threads_and_no_other_does() -> None:
     seen: list[tuple[int, int]] = []
 
-    def write(prompt: TextPrompt) -> Writing:
+    def write(prompt: TextPrompt) -> Written:
         seen.append((torch.get_num_threads(), thread_limit()))
-        return Writing({ALONE: 2.0})
+        return Written({ALONE: 2.0})
 
-    usual = torch.get_num_threads(), thread_limit()
-    samples = list(by_turns([Way("own", write, 3), Way("usual", write)], ["x"], 1))
+    usual = (torch.get_num_threads(), thread_limit())
+    samples = list(by_turns([Writer("own", write, 3), Writer("usual", write)], ["x"], 1))
     assert seen == [(3, 3), usual] * 2
     assert [variant.threads for variant in Comparison.of(samples).rates] == [3, 0]
     assert (torch.get_num_threads(), thread_limit()) == usual
@@ -56,10 +56,10 @@ def test_a_way_computes_with_its_threads_and_no_other_does() -> None:
 def test_what_cannot_be_timed_each_time_is_not_compared() -> None:
     times = iter([{SERVER: 1.0}, {SERVER: 1.0}, {}])
 
-    def answer(prompt: TextPrompt) -> Writing:
-        return Writing({ALONE: 2.0, **next(times)})
+    def answer(prompt: TextPrompt) -> Written:
+        return Written({ALONE: 2.0, **next(times)})
 
-    samples = list(by_turns([Way("server", answer)], ["x"], 2))
+    samples = list(by_turns([Writer("server", answer)], ["x"], 2))
     assert list(Comparison.of(samples).rates) == [ALONE]
 
 

@@ -18,7 +18,7 @@ from specviz.base.errors import PairError, ServerError
 from specviz.core.engine_choice import eager_only
 from specviz.measure.bench import servers
 from specviz.measure.bench.servers import compare_with_servers, parts_at
-from specviz.measure.samples import HERE, Comparison, Variant
+from specviz.measure.samples import SPECVIZ, Comparison, Variant
 from specviz.remote.wire import Server
 from specviz.sides.watched import watching as watched_pair
 
@@ -93,7 +93,7 @@ def test_servers_take_turns_and_their_texts_are_compared(
 
 
 def test_a_ratio_compares_samples_of_the_same_turn() -> None:
-    ours, theirs = Variant(HERE, "baseline", 1), Variant("vLLM, streamed", "baseline", 1)
+    ours, theirs = Variant(SPECVIZ, "baseline", 1), Variant("vLLM, streamed", "baseline", 1)
     found = Comparison({ours: [100.0, 10.0, 30.0], theirs: [50.0, 5.0, 10.0]})
     assert found.ratio(ours, theirs).median == 2.0 and found.best([theirs, ours]) == ours
 

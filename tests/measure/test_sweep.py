@@ -25,7 +25,7 @@ from specviz.measure.sweep.figures import TITLES, figure_specs
 from specviz.measure.sweep.sweep import Sweep, sweep
 from specviz.measure.sweep.types import (
     Plan,
-    Question,
+    PromptOfKind,
     Row,
     SweepEvent,
     SweepProgress,
@@ -36,14 +36,14 @@ from specviz.runs.uncertainty import NEAR, Estimate
 
 VOCAB = 12
 PASS = 0.01  # seconds
-QUESTIONS = tuple(
-    Question(kind, " ".join(f"w{(7 * i * n + n) % VOCAB}" for i in range(8)))
+PROMPTS = tuple(
+    PromptOfKind(kind, " ".join(f"w{(7 * i * n + n) % VOCAB}" for i in range(8)))
     for n in (1, 2, 3)
     for kind in ("prose", "list")
 )
 BASE = Settings(max_new_tokens=24, ignore_eos=True)
 REQUEST = SweepRequest(
-    QUESTIONS, drafters=("model", "ngram"), gammas=(1, 2, 4), seconds=600.0, base=BASE
+    PROMPTS, drafters=("model", "ngram"), gammas=(1, 2, 4), seconds=600.0, base=BASE
 )
 
 
@@ -117,7 +117,7 @@ def test_a_cheap_and_good_draft_is_recommended_with_its_gamma(good: list[SweepEv
 @pytest.mark.parametrize(("cost", "noise"), [(1.3, 0.0), (0.3, 3.0)], ids=["dear", "wrong"])
 def test_a_dear_or_a_wrong_draft_is_not_recommended(timed: VirtualTime, cost: float, noise: float):
     pair = scripted_pair(timed, cost=cost, noise=noise)
-    request = replace(REQUEST, drafters=("model",), gammas=(1, 4), prompts=QUESTIONS[:3])
+    request = replace(REQUEST, drafters=("model",), gammas=(1, 4), prompts=PROMPTS[:3])
     (advice,) = result_of(list(sweep(pair, request))).recommendations
     assert advice.answer == "do not speculate", advice
     assert advice.best is None and advice.settings == ()
@@ -209,7 +209,7 @@ def test_a_row_that_may_be_better_is_named_in_the_answer(
 
 def test_few_prompts_decide_nothing(timed: VirtualTime):
     pair = scripted_pair(timed, cost=0.05, noise=0.0)
-    request = replace(REQUEST, drafters=("model",), prompts=QUESTIONS[:1])
+    request = replace(REQUEST, drafters=("model",), prompts=PROMPTS[:1])
     (advice,) = result_of(list(sweep(pair, request))).recommendations
     assert advice.answer == "cannot tell" and "three prompts" in advice.headline
 
@@ -220,18 +220,18 @@ def test_rows_run_by_turns_and_none_is_always_first(timed: VirtualTime):
     while not state.is_done:
         for _ in state.advance(pair):
             pass
-    by_question: dict[int, list[str]] = {}
+    by_prompt: dict[int, list[str]] = {}
     for run in state.runs:
-        by_question.setdefault(run.question, []).append(run.key)
-    questions = [run.question for run in state.runs]
-    assert len(questions) > 12
-    for keys in by_question.values():
+        by_prompt.setdefault(run.prompt, []).append(run.key)
+    prompts = [run.prompt for run in state.runs]
+    assert len(prompts) > 12
+    for keys in by_prompt.values():
         assert len(set(keys)) == len(keys), "no row twice before the others"
-    confirmed = questions[2 * len(QUESTIONS) :]  # after each drafter at its largest gamma
+    confirmed = prompts[2 * len(PROMPTS) :]  # after each drafter at its largest gamma
     assert confirmed == sorted(confirmed), "a prompt is done with all rows before the next one"
-    firsts = {keys[0] for keys in by_question.values()}
+    firsts = {keys[0] for keys in by_prompt.values()}
     assert len(firsts) > 1, "another row begins on another prompt"
-    kinds = [state.questions[question].kind for question in dict.fromkeys(questions)]
+    kinds = [state.prompts[prompt].kind for prompt in dict.fromkeys(prompts)]
     assert kinds[:4] == ["prose", "list", "prose", "list"]
 
 
@@ -277,7 +277,7 @@ def test_stop_keeps_what_there_is(timed: VirtualTime, by_key: bool):
 
 def test_a_sweep_can_rest(timed: VirtualTime):
     pair = scripted_pair(timed, cost=0.05, noise=0.1)
-    state = Sweep(replace(REQUEST, gammas=(1, 4), prompts=QUESTIONS[:4]))
+    state = Sweep(replace(REQUEST, gammas=(1, 4), prompts=PROMPTS[:4]))
     for _ in range(3):
         state = pickle.loads(pickle.dumps(state))
         list(state.advance(pair))
@@ -316,7 +316,7 @@ def test_drafters_that_the_pair_lacks_are_left_out_with_the_reason(timed: Virtua
 def test_other_temperatures_and_policies_have_rows_of_their_own(timed: VirtualTime):
     request = replace(
         REQUEST,
-        prompts=QUESTIONS[:3],
+        prompts=PROMPTS[:3],
         drafters=("model",),
         temperatures=(0.0, 1.0),
         policies=("fixed", "optimal"),
@@ -354,7 +354,7 @@ def test_all_turns_of_a_conversation_are_swept(
 ) -> None:
     turns = (Message("system", "w1 w2 w3"), Message("user", "w4 w5"))
     pair = scripted_pair(timed, cost=0.1, noise=0.1)
-    request = replace(REQUEST, drafters=("ngram",), prompts=(Question("chat", "w4 w5", turns),))
+    request = replace(REQUEST, drafters=("ngram",), prompts=(PromptOfKind("chat", "w4 w5", turns),))
     with sentences.raises(PromptError):
         list(sweep(pair, request))
     pair.tokenizer.chat_template = "{% for m in messages %}{{ m.content }} {% endfor %}w7"
@@ -373,7 +373,7 @@ def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
     timed: VirtualTime, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ):
     pair = scripted_pair(timed, cost=0.05, noise=0.1)
-    long = Question("prose", "w1 " * 600)
+    long = PromptOfKind("prose", "w1 " * 600)
     with sentences.raises(PromptError):
         list(sweep(pair, replace(REQUEST, prompts=(long,))))
 
@@ -386,7 +386,7 @@ def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
         return real(*args, **options)
 
     monkeypatch.setattr("specviz.measure.races.raced", failing)
-    result = result_of(list(sweep(pair, replace(REQUEST, prompts=(long, *QUESTIONS)))))
+    result = result_of(list(sweep(pair, replace(REQUEST, prompts=(long, *PROMPTS)))))
     sentences("\n".join(result.notes))
     assert result.stopped and any(one.measured for one in result.rows)
 
@@ -482,7 +482,7 @@ def test_no_two_drafters_have_one_colour(good: list[SweepEvent]):
 def test_early_exit_is_swept_and_spelled_for_transformers(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("specviz.measure.sweep.agenda.MAX_REPEATS", 1)
     pair = pair_of(llama(VOCAB, num_hidden_layers=3))
-    request = replace(REQUEST, drafters=("early-exit",), gammas=(1, 2), prompts=QUESTIONS[:3])
+    request = replace(REQUEST, drafters=("early-exit",), gammas=(1, 2), prompts=PROMPTS[:3])
     result = result_of(list(sweep(pair, request)))
     assert result.machine.exit_layers in (1, 2)
     fixed = [one for one in result.rows if one.configuration.policy == "fixed"]

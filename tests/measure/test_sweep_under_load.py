@@ -19,13 +19,13 @@ from specviz.measure.races import RaceFigures, busy_runs, is_cut, race_figures, 
 from specviz.measure.sweep.predicted_rounds import MIN_TOKENS, known_text
 from specviz.measure.sweep.sweep import sweep
 from specviz.measure.sweep.types import Recommendation, SweepRequest, SweepResult
-from specviz.pairs.prompts import Question
+from specviz.pairs.prompts import PromptOfKind
 from specviz.runs.uncertainty import undelayed_seconds
 
 VOCAB = 12
 PASS = 0.01  # seconds
 PROMPTS = tuple(
-    Question("prose", " ".join(f"w{(7 * i * n + n) % VOCAB}" for i in range(8)))
+    PromptOfKind("prose", " ".join(f"w{(7 * i * n + n) % VOCAB}" for i in range(8)))
     for n in range(1, 6)
 )
 BASE = Settings(max_new_tokens=24, ignore_eos=True)
@@ -229,9 +229,9 @@ def figures_of() -> Callable[..., RaceFigures]:
     trace = raced(pair, "w1 w2 w3", replace(BASE, drafter="ngram", max_new_tokens=4))
 
     def figures(
-        key: str, question: int, passes: dict[int, float], step: float | None = None
+        key: str, prompt: int, passes: dict[int, float], step: float | None = None
     ) -> RaceFigures:
-        known = race_figures(key, question, trace)
+        known = race_figures(key, prompt, trace)
         return replace(known, passes=passes, step=step, doubted=False)
 
     return figures

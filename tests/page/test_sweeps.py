@@ -40,7 +40,7 @@ from specviz.page.sweeps import (
     choose_config,
     sweep_of,
 )
-from specviz.pairs.prompts import Question
+from specviz.pairs.prompts import PromptOfKind
 from specviz.worker.client import Limits, LocalWorker
 
 LONG = 300  # pieces
@@ -116,7 +116,7 @@ def reader() -> Iterator[FileReader]:
 def begun(queue: RunQueue, pieces: int = 16, name: str = "s") -> SweepJob:
     """Start a sweep with `pieces` pieces, each a turn in the queue, and wait until some are
     done."""
-    request = SweepRequest((Question("prose", "w1 w2"),), gammas=tuple(range(1, pieces + 1)))
+    request = SweepRequest((PromptOfKind("prose", "w1 w2"),), gammas=tuple(range(1, pieces + 1)))
     job = SweepJob(name, "tiny", request)
     job.task = replace(job.task, seconds=0.0)  # type: ignore[type-var]
     queue.submit(job)
@@ -177,7 +177,7 @@ def test_a_server_that_ends_lets_a_sweep_keep_what_it_found(queue: RunQueue) -> 
 
 def test_there_are_only_so_many_sweeps_at_a_time(queue: RunQueue, sentences: Sentences) -> None:
     jobs = [begun(queue, LONG, str(i)) for i in range(SweepJob.max_unfinished)]
-    request = SweepRequest((Question("prose", "w1"),))
+    request = SweepRequest((PromptOfKind("prose", "w1"),))
     with sentences.raises(SpecvizError):
         queue.submit(sweep_of("tiny", request))
     queue.cancel(jobs[0])
@@ -274,4 +274,4 @@ def test_the_operator_can_switch_sweeps_off(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("SPECVIZ_SWEEP", "0")
     assert choose_config() is None
     with pytest.raises(SpecvizError, match="switched off"):
-        sweep_of("tiny", SweepRequest((Question("prose", "w1"),)))
+        sweep_of("tiny", SweepRequest((PromptOfKind("prose", "w1"),)))

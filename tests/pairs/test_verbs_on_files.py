@@ -19,7 +19,7 @@ from toy_models import emitted_ids
 from specviz import Pair, Settings, Trace, baseline, load_pair, speculate
 from specviz.__main__ import main
 from specviz.core.pair import checked_pair
-from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, other_ways
+from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, other_writers
 from specviz.pairs.cli import named_pair
 from specviz.runs import cli
 
@@ -100,12 +100,12 @@ def test_a_recording_of_files_asks_for_the_pair(
     sentences(capsys.readouterr().err.splitlines()[-1])
 
 
-def test_transformers_own_ways_run_beside_a_target_that_was_unpacked(name: str) -> None:
+def test_transformers_own_generate_runs_beside_a_target_that_was_unpacked(name: str) -> None:
     """Its norms stay in fp32, which transformers' modules do not accept together with bf16."""
     pair = checked_pair(load_pair(name, dtype="bfloat16"))
-    ways = other_ways(pair, Settings(max_new_tokens=4, ignore_eos=True))
-    assert {GENERATE, ASSISTED, PLAIN} == {way.name for way in ways}
-    assert all(rate > 0 for way in ways for rate in way.write(TEXT).rates.values())
+    writers = other_writers(pair, Settings(max_new_tokens=4, ignore_eos=True))
+    assert {GENERATE, ASSISTED, PLAIN} == {writer.name for writer in writers}
+    assert all(rate > 0 for writer in writers for rate in writer.write(TEXT).rates.values())
 
 
 @pytest.mark.parametrize("products", ["int8", "fp32"])

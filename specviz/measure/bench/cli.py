@@ -116,12 +116,12 @@ def _prompts(options: argparse.Namespace) -> list[TextPrompt]:
     held-out ones."""
     suited = prompts_for(options.pair)
     if options.prompts is not None:
-        questions = prompts_file(options.prompts)
+        prompts = prompts_file(options.prompts)
     elif suited != BUILTIN_SET:
-        questions = in_turn(prompts_file(suited))
+        prompts = in_turn(prompts_file(suited))
     else:
-        questions = prompts_file(ASSETS / "pair" / "prompts.json")
-    return [question.prompt for question in questions]
+        prompts = prompts_file(ASSETS / "pair" / "prompts.json")
+    return [prompt.content for prompt in prompts]
 
 
 def _number_prompts(count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""The ways to write texts that bench compares with the lanes: transformers' `generate()`, alone,
+"""The writers of texts that bench compares with the lanes: transformers' `generate()`, alone,
 with the draft as its assistant or with prompt lookup, and the speculative lane on the same
 modules."""
 
@@ -21,7 +21,7 @@ from ...core.pair import Pair
 from ...core.registry import drafter_kind
 from ...core.settings import Settings
 from ...runs.result import generate
-from ..samples import Variant, Way, Writing
+from ..samples import Variant, Writer, Written
 from .dtypes import in_fp32, in_one_dtype
 
 GENERATE = "generate()"
@@ -33,8 +33,8 @@ PLAIN = f"{LANE_LABELS[SPECULATIVE]}, plain"  # on the same modules that generat
 NEUTRAL = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
 
 
-def other_ways(pair: Pair, settings: Settings) -> list[Way]:
-    """Make the ways to write a text other than the lanes.
+def other_writers(pair: Pair, settings: Settings) -> list[Writer]:
+    """Make the writers other than the lanes.
 
     On a processor `generate()` runs the models in their stored dtype or copies in fp32, as the
     lanes do: whichever is faster there. The plain lane runs the copies.
@@ -45,14 +45,14 @@ def other_ways(pair: Pair, settings: Settings) -> list[Way]:
         # min takes the first of equals.
         candidates = [in_one_dtype(pair), widened]
         pair = min(candidates, key=lambda candidate: _trial_seconds(candidate, settings))
-    ways = [_generate_way(pair, settings, GENERATE)]
+    writers = [_generate_writer(pair, settings, GENERATE)]
     if settings.gamma and drafter_kind(settings.drafter).predicted == "copied":
-        ways.append(_generate_way(pair, settings, LOOKUP))
+        writers.append(_generate_writer(pair, settings, LOOKUP))
     if settings.gamma and pair.draft is not None:
-        ways.append(_generate_way(pair, settings, ASSISTED))
+        writers.append(_generate_writer(pair, settings, ASSISTED))
         if is_compiled:
-            ways.append(_plain_way(widened, settings))
-    return ways
+            writers.append(_plain_writer(widened, settings))
+    return writers
 
 
 def _trial_seconds(pair: Pair, settings: Settings) -> float:
@@ -61,45 +61,45 @@ def _trial_seconds(pair: Pair, settings: Settings) -> float:
     return min(generate_seconds(pair, [0], short)[0] for _ in range(3))
 
 
-def _generate_way(pair: Pair, settings: Settings, name: str) -> Way:
+def _generate_writer(pair: Pair, settings: Settings, name: str) -> Writer:
     lane = BASELINE if name == GENERATE else SPECULATIVE
     variant = Variant(name, lane)
 
-    def write(prompt: TextPrompt) -> Writing:
+    def write(prompt: TextPrompt) -> Written:
         ids = pair.encode(prompt, chat=settings.chat)
         seconds, emitted = generate_seconds(pair, ids, settings, name)
-        return Writing({variant: len(emitted) / seconds})
+        return Written({variant: len(emitted) / seconds})
 
-    return Way(name, write)
+    return Writer(name, write)
 
 
-def _plain_way(pair: Pair, settings: Settings) -> Way:
+def _plain_writer(pair: Pair, settings: Settings) -> Writer:
     """The speculative lane with the eager engine; prefill counts."""
 
-    def write(prompt: TextPrompt) -> Writing:
+    def write(prompt: TextPrompt) -> Written:
         with eager_only():
             result = generate(pair, prompt, settings)
         prefill = sum(result.trace.header.prefill_seconds[SPECULATIVE].values())
         seconds = prefill + result.rounds[-1].clock
         rate = result.metrics.emitted / seconds
-        return Writing({Variant(PLAIN, SPECULATIVE): rate})
+        return Written({Variant(PLAIN, SPECULATIVE): rate})
 
-    return Way(PLAIN, write)
+    return Writer(PLAIN, write)
 
 
 def generate_seconds(
-    pair: Pair, prompt_ids: Sequence[int], settings: Settings, way: str = GENERATE
+    pair: Pair, prompt_ids: Sequence[int], settings: Settings, name: str = GENERATE
 ) -> tuple[float, list[int]]:
     """Seconds of one `generate()` call, including the prompt, and the ids that it emitted.
 
-    It emits `max_new_tokens` tokens, even after an end of text. way: `ASSISTED` uses the draft as
+    It emits `max_new_tokens` tokens, even after an end of text. name: `ASSISTED` uses the draft as
     the assistant, with a constant `settings.gamma` tokens per round and no confidence threshold;
     `LOOKUP` drafts as many tokens by prompt lookup.
     """
     target: Any = pair.target
     ids = torch.tensor([list(prompt_ids)], device=target.device)
-    assistant = pair.draft if way == ASSISTED else None
-    lookup_tokens = settings.gamma if way == LOOKUP else None
+    assistant = pair.draft if name == ASSISTED else None
+    lookup_tokens = settings.gamma if name == LOOKUP else None
     config: dict[str, Any] = {
         "do_sample": not settings.greedy,
         "max_new_tokens": settings.max_new_tokens,

@@ -28,9 +28,9 @@ from ...runs.tables import rate_line, shown_milliseconds, shown_number
 from ...runs.trace import Trace
 from ...runs.uncertainty import Spread, spread
 from ...sides.fast_gpu.engine import startup_seconds, wait_for_kernels
-from ..races import RaceFigures, busy_runs, by_prompt, race_figures, race_way
+from ..races import RaceFigures, busy_runs, by_prompt, race_figures, race_writer
 from ..samples import Comparison, Sample, Variant, by_turns
-from .generate import ASSISTED, GENERATE, LOOKUP, other_ways
+from .generate import ASSISTED, GENERATE, LOOKUP, other_writers
 from .kernels import kernels_by_role
 from .roofline import Floor, floors
 
@@ -124,19 +124,19 @@ def measured(
     with_generate: also measure `generate()`. other_rule: judges the lanes' drafts; those of
     `generate()` cannot be scripted.
     """
-    ways = [race_way(pair, settings, with_prefill=True, other_rule=other_rule)]
+    writers = [race_writer(pair, settings, with_prefill=True, other_rule=other_rule)]
     if with_generate:
-        ways += other_ways(pair, settings)
-    ways_by_threads = [replace(way, threads=count) for count in threads for way in ways]
+        writers += other_writers(pair, settings)
+    writers_by_threads = [replace(writer, threads=count) for count in threads for writer in writers]
 
     def wait_for_models() -> None:
         for model in _models(pair):
             wait_for_kernels(model)
 
-    samples = list(by_turns(ways_by_threads, prompts, repeats, after_warmup=wait_for_models))
+    samples = list(by_turns(writers_by_threads, prompts, repeats, after_warmup=wait_for_models))
     rows = []
     for count in threads:
-        samples_here = [sample for sample in samples if sample.way.threads == count]
+        samples_here = [sample for sample in samples if sample.writer.threads == count]
         rows.append(_row(settings, samples_here))
     best = best_of(settings.temperature, Comparison.of(samples))
     return rows, best, samples[0].race.header
@@ -164,8 +164,8 @@ def best_of(temperature: float, comparison: Comparison) -> Best:
 def _row(settings: Settings, samples: Sequence[Sample]) -> BenchRow:
     """samples: of one number of threads."""
     comparison = Comparison.of(samples)
-    races = [sample for sample in samples if sample.writing.trace is not None]
-    runs = [race_figures(sample.way.name, sample.prompt, sample.race) for sample in races]
+    races = [sample for sample in samples if sample.written.trace is not None]
+    runs = [race_figures(sample.writer.name, sample.prompt, sample.race) for sample in races]
     # The tokens of a repeat are the same again, or another sample: rounds are those of the first.
     first_traces = [sample.race for sample in races if sample.repeat == 0]
     rounds = [r for trace in first_traces for r in trace.rounds]
@@ -174,7 +174,7 @@ def _row(settings: Settings, samples: Sequence[Sample]) -> BenchRow:
     tokens_per_second = {variant.label: comparison.spread(variant) for variant in comparison.rates}
     return BenchRow(
         temperature=settings.temperature,
-        threads=samples[0].way.threads,
+        threads=samples[0].writer.threads,
         prompts=len(first_traces),
         context=statistics.median_low([_halfway(trace) for trace in first_traces]),
         tokens_per_second=tokens_per_second,

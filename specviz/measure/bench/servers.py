@@ -26,8 +26,8 @@ from ...remote.wire import Server
 from ...runs.tables import rate_line
 from ...runs.trace import Trace
 from ...sides.watched.watching import recognised
-from ..races import race_way
-from ..samples import HERE, Comparison, Sample, Variant, Way, Writing, by_turns
+from ..races import race_writer
+from ..samples import SPECVIZ, Comparison, Sample, Variant, Writer, Written, by_turns
 
 STREAMED = "streamed"
 WHOLE = "whole answers"
@@ -59,18 +59,18 @@ class ServerReport:
             yield f"  {server} wrote the same text as here on {same}"
         yield "\nbest against best, tokens/s"
         best = comparison.best
-        ours = [variant for variant in comparison.rates if variant.who == HERE]
-        yield self._ratio_line(best(ours), best(ours, BASELINE))
+        lanes_here = [variant for variant in comparison.rates if variant.source == SPECVIZ]
+        yield self._ratio_line(best(lanes_here), best(lanes_here, BASELINE))
         for rivals in self._rivals_by_engine():
             lanes = sorted({variant.lane for variant in rivals})
             for lane in lanes:
-                yield self._ratio_line(best(ours, lane), best(rivals, lane))
+                yield self._ratio_line(best(lanes_here, lane), best(rivals, lane))
             if len(lanes) == len(LANES):
                 yield self._ratio_line(best(rivals, SPECULATIVE), best(rivals, BASELINE))
 
     def _rivals_by_engine(self) -> Iterator[list[Variant]]:
         """The variants of all servers, a list for each engine."""
-        rivals = [variant for variant in self.comparison.rates if variant.who != HERE]
+        rivals = [variant for variant in self.comparison.rates if variant.source != SPECVIZ]
         rivals.sort(key=_engine)
         for _, rivals_of_engine in groupby(rivals, key=_engine):
             yield list(rivals_of_engine)
@@ -84,22 +84,30 @@ class ServerReport:
         rows = []
         for variant in self.comparison.rates:
             spread = self.comparison.spread(variant)
-            rows.append(asdict(variant) | asdict(spread))
+            row = {
+                "who": variant.source,
+                "lane": variant.lane,
+                "threads": variant.threads,
+                "gamma": variant.gamma,
+            }
+            rows.append(row | asdict(spread))
         return {
             "rows": rows,
-            "same_texts": {who: self.prompts - len(parted) for who, parted in self.parted.items()},
+            "same_texts": {
+                server: self.prompts - len(parted) for server, parted in self.parted.items()
+            },
             "parted": self.parted,
             "prompts": self.prompts,
         }
 
 
 def _line_order(variant: Variant) -> tuple[int, str, int]:
-    return LANES.index(variant.lane), variant.who, variant.threads
+    return LANES.index(variant.lane), variant.source, variant.threads
 
 
 def _engine(variant: Variant) -> str:
     """The engine's name, the first word of a server's."""
-    return variant.who.split()[0]
+    return variant.source.split()[0]
 
 
 class RivalServer:
@@ -115,12 +123,12 @@ class RivalServer:
         self.lane = lane
         self._model = model or next(iter(served_models(self._connected())), "")
         engine = recognised(self._address, self._model)
-        self.who = f"{engine.identity.software} at {self._address.shown}"
+        self.source = f"{engine.identity.software} at {self._address.shown}"
 
-    def way(self, pair: Pair, settings: Settings) -> Way:
+    def writer(self, pair: Pair, settings: Settings) -> Writer:
         """Write texts on this server, each timed in every way that it allows."""
 
-        def write(prompt: TextPrompt) -> Writing:
+        def write(prompt: TextPrompt) -> Written:
             ids = pair.encode(prompt, chat=settings.chat)
             count = settings.max_new_tokens
             rates, text = self._streamed(ids, count)
@@ -130,11 +138,11 @@ class RivalServer:
                 rates[WHOLE] = (count - 1) / (seconds - seconds_of_one)
             by_variant = {}
             for timing, rate in rates.items():
-                variant = Variant(f"{self.who}, {timing}", self.lane)
+                variant = Variant(f"{self.source}, {timing}", self.lane)
                 by_variant[variant] = rate
-            return Writing(by_variant, text=text)
+            return Written(by_variant, text=text)
 
-        return Way(self.who, write)
+        return Writer(self.source, write)
 
     def _answer_seconds(self, ids: Sequence[int], count: int) -> float:
         """Seconds of a whole answer of `count` tokens."""
@@ -229,10 +237,10 @@ def compare_with_servers(
     servers = [RivalServer(address, BASELINE) for address in alone]
     servers += [RivalServer(address, SPECULATIVE) for address in speculating]
     # One lane after the other: between a server's tokens no other lane runs either.
-    race = race_way(pair, settings, mode="sequential")
-    ways = [replace(race, threads=threads) for threads in thread_counts()]
-    ways += [server.way(pair, settings) for server in servers]
-    samples = list(by_turns(ways, prompts, repeats))
+    race = race_writer(pair, settings, mode="sequential")
+    writers = [replace(race, threads=threads) for threads in thread_counts()]
+    writers += [server.writer(pair, settings) for server in servers]
+    samples = list(by_turns(writers, prompts, repeats))
     return ServerReport(
         comparison=Comparison.of(samples),
         parted=parted_texts(samples),
@@ -245,14 +253,14 @@ def parted_texts(samples: Sequence[Sample]) -> dict[str, list[int]]:
     `ServerReport`."""
     traces: dict[int, Trace] = {}
     for sample in samples:
-        if sample.writing.trace is not None:
-            traces[sample.prompt] = sample.writing.trace
+        if sample.written.trace is not None:
+            traces[sample.prompt] = sample.written.trace
     parted: dict[str, dict[int, int | None]] = defaultdict(dict)  # by server and prompt
     for sample in samples:
-        if sample.writing.text is not None:
+        if sample.written.text is not None:
             rounds = traces[sample.prompt].lane(SPECULATIVE)
             tokens = [token.text for r in rounds for token in r.emitted]
-            parted[sample.way.name][sample.prompt] = parts_at(tokens, sample.writing.text)
+            parted[sample.writer.name][sample.prompt] = parts_at(tokens, sample.written.text)
     return {
         server: [index for index in by_prompt.values() if index is not None]
         for server, by_prompt in parted.items()

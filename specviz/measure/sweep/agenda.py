@@ -33,10 +33,10 @@ SETTLED_REPEATS = 2  # repeats once each temperature has one row left
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One race. key: of the configuration. question: the index of the prompt. repeat: from 0."""
+    """One race. key: of the configuration. prompt: the index of the prompt. repeat: from 0."""
 
     key: str
-    question: int
+    prompt: int
     repeat: int = 0
 
 
@@ -128,7 +128,7 @@ def rows_to_begin_with(pair: Pair, rows: Sequence[Configuration]) -> frozenset[s
 class Standing:
     """The progress of a sweep, from which its schedule follows.
 
-    table: its rows now. ran: runs without delays, by row and prompt. tried: all runs. questions:
+    table: its rows now. ran: runs without delays, by row and prompt. tried: all runs. prompts:
     the number of prompts. spent: of `seconds`. done: pieces. begins: the keys of the rows with the
     pair's own settings, which always run.
     """
@@ -136,7 +136,7 @@ class Standing:
     table: tuple[Row, ...]
     ran: Counter[tuple[str, int]]
     tried: Counter[tuple[str, int]]
-    questions: int
+    prompts: int
     spent: float
     seconds: float
     done: int
@@ -159,18 +159,18 @@ class Standing:
         """Pieces that still fit the time budget."""
         return self.pieces_in_all - self.done
 
-    def is_new(self, key: str, question: int, repeat: int = 0) -> bool:
+    def is_new(self, key: str, prompt: int, repeat: int = 0) -> bool:
         """Whether this repeat of a row on a prompt was not tried."""
-        return self.tried[key, question] <= repeat
+        return self.tried[key, prompt] <= repeat
 
-    def is_due(self, key: str, question: int, repeat: int = 0) -> bool:
+    def is_due(self, key: str, prompt: int, repeat: int = 0) -> bool:
         """Whether this repeat of a row on a prompt has no undelayed run, and may be tried again."""
-        is_missing = self.ran[key, question] <= repeat
-        return is_missing and self.tried[key, question] <= repeat + RETRIES
+        is_missing = self.ran[key, prompt] <= repeat
+        return is_missing and self.tried[key, prompt] <= repeat + RETRIES
 
     def prompts_of(self, key: str) -> int:
         """Count the prompts on which a row ran."""
-        return sum(self.ran[key, question] > 0 for question in range(self.questions))
+        return sum(self.ran[key, prompt] > 0 for prompt in range(self.prompts))
 
 
 def due(now: Standing) -> list[Piece]:
@@ -194,8 +194,8 @@ def pieces_left(now: Standing) -> int:
         keys = keys[: max(1, len(keys) // 2)]
     missing = 0
     for key in keys:
-        for question in range(now.questions):
-            missing += max(0, SETTLED_REPEATS - now.ran[key, question])
+        for prompt in range(now.prompts):
+            missing += max(0, SETTLED_REPEATS - now.ran[key, prompt])
     pieces = max(len(next_pieces), missing)
     return max(1, round(min(pieces, now.time_for)))
 
@@ -235,11 +235,11 @@ def _next_turn(now: Standing) -> list[Piece]:
         repeats = min(SETTLED_REPEATS, MAX_REPEATS)
     for repeat in range(repeats):
         for is_missing in (now.is_new, now.is_due):
-            for question in range(now.questions):
-                turn = repeat * now.questions + question
-                missing = [key for key in rotated(keys, turn) if is_missing(key, question, repeat)]
+            for prompt in range(now.prompts):
+                turn = repeat * now.prompts + prompt
+                missing = [key for key in rotated(keys, turn) if is_missing(key, prompt, repeat)]
                 if missing:
-                    return [Piece(key, question, now.ran[key, question]) for key in missing]
+                    return [Piece(key, prompt, now.ran[key, prompt]) for key in missing]
     return []
 
 
@@ -305,13 +305,13 @@ def _owed(now: Standing) -> list[Piece]:
     candidates.sort(key=lambda row: (row.mark == "open", row.promise or 0.0))
     for row in candidates:
         leaders[row.temperature] = row.key
-    questions = [question for _, question in now.ran]  # those that other rows ran on come first
-    questions += range(now.questions)
-    order = dict.fromkeys(questions)
+    prompts = [prompt for _, prompt in now.ran]  # those that other rows ran on come first
+    prompts += range(now.prompts)
+    order = dict.fromkeys(prompts)
     pieces = []
     for key in leaders.values():
-        new = [question for question in order if now.is_due(key, question)]
-        new.sort(key=lambda question: now.tried[key, question])  # delayed races come last
+        new = [prompt for prompt in order if now.is_due(key, prompt)]
+        new.sort(key=lambda prompt: now.tried[key, prompt])  # delayed races come last
         missing = max(0, ENOUGH - now.prompts_of(key))
-        pieces += [Piece(key, question) for question in new[:missing]]
+        pieces += [Piece(key, prompt) for prompt in new[:missing]]
     return pieces

@@ -23,7 +23,7 @@ from ...core.settings import Settings
 from ...pairs.prompts import in_turn, kinds_of
 from ...runs.trace import Trace
 from ...sides.early_exit.drafter import best_exit
-from ..races import RaceStopped, is_cut, race_figures, race_way, tokens_within
+from ..races import RaceStopped, is_cut, race_figures, race_writer, tokens_within
 from ..samples import measure
 from .agenda import (
     Piece,
@@ -161,10 +161,10 @@ class Sweep(Findings):
     def _with_prompt(self, advice: Recommendation) -> Recommendation:
         if advice.best is None:
             return advice
-        question = self.typical_question(advice.best.key)
-        if question is None:
+        prompt = self.typical_prompt(advice.best.key)
+        if prompt is None:
             return advice
-        return replace(advice, prompt=question.text)
+        return replace(advice, prompt=prompt.text)
 
     def _look_ahead(self) -> int:
         """Queue the next pieces; returns an estimate of how many are left."""
@@ -175,9 +175,9 @@ class Sweep(Findings):
     def _standing(self, table: tuple[Row, ...]) -> Standing:
         return Standing(
             table=table,
-            ran=Counter((run.key, run.question) for run in self.quiet_runs()),
-            tried=Counter((run.key, run.question) for run in self.runs),
-            questions=len(self.questions),
+            ran=Counter((run.key, run.prompt) for run in self.quiet_runs()),
+            tried=Counter((run.key, run.prompt) for run in self.runs),
+            prompts=len(self.prompts),
             spent=self.spent,
             seconds=self.request.seconds,
             done=self._done,
@@ -192,7 +192,7 @@ class Sweep(Findings):
         row = self._row(piece.key)
         if row.drafter not in self._ready:
             return f"preparing: {drafter_kind(row.drafter).choice}"
-        return f"measuring {row.label}, on {self.questions[piece.question].kind}"
+        return f"measuring {row.label}, on {self.prompts[piece.prompt].kind}"
 
     def _row(self, key: str) -> Configuration:
         return next(row for row in self.rows if row.key == key)
@@ -205,7 +205,7 @@ class Sweep(Findings):
         left = self._look_ahead()
         return Plan(
             rows=self.table(),
-            kinds=kinds_of(self.questions),
+            kinds=kinds_of(self.prompts),
             pieces=left,
             seconds=request.seconds,
             now=self._next_in_words(),
@@ -215,8 +215,8 @@ class Sweep(Findings):
         """Make the engines of a drafter, or leave it out. This does not count as time of the sweep;
         if it takes long, an event follows."""
         begin = time.perf_counter()
-        shortest = min(self.questions, key=lambda question: len(question.text))
-        reason = why_impossible(pair, shortest.prompt, self.request.base, drafter)
+        shortest = min(self.prompts, key=lambda prompt: len(prompt.text))
+        reason = why_impossible(pair, shortest.content, self.request.base, drafter)
         self._ready.add(drafter)
         if reason:
             self.missing[drafter] = reason
@@ -228,25 +228,25 @@ class Sweep(Findings):
         """Leave out the prompts that the target cannot read, with a note for each. Raises
         `PromptError` if it can read none."""
         readable = []
-        for question in self.questions:
+        for prompt in self.prompts:
             try:
-                pair.encode(question.prompt, chat=self.request.base.chat)
-                readable.append(question)
+                pair.encode(prompt.content, chat=self.request.base.chat)
+                readable.append(prompt)
             except PromptError as error:
-                self.notes += (f"A prompt of {question.kind} was left out: {error}",)
+                self.notes += (f"A prompt of {prompt.kind} was left out: {error}",)
                 last_error = error
         if not readable:
             raise last_error
-        self.questions = tuple(readable)
+        self.prompts = tuple(readable)
 
     def _measure(self, pair: Pair, piece: Piece, stop: Callable[[], bool]) -> bool:
         """Run a piece; returns whether it is done, or has to be run again."""
         is_length_known = self._length is not None
         max_seconds = math.inf if is_length_known else PIECE_SECONDS
-        way = race_way(pair, self._settings(piece), stop=stop, max_seconds=max_seconds)
-        prompt = self.questions[piece.question].prompt
+        writer = race_writer(pair, self._settings(piece), stop=stop, max_seconds=max_seconds)
+        prompt = self.prompts[piece.prompt]
         try:
-            trace = measure(way, prompt, piece.question, piece.repeat).race
+            trace = measure(writer, prompt.content, piece.prompt, piece.repeat).race
         except RaceStopped:
             return False
         self._keep_machine(pair, trace, self._row(piece.key).drafter)
@@ -254,7 +254,7 @@ class Sweep(Findings):
             self._length = self._affordable_length(trace)
             if is_cut(trace):
                 return False
-        self.runs.append(race_figures(piece.key, piece.question, trace))
+        self.runs.append(race_figures(piece.key, piece.prompt, trace))
         text = known_text(pair, trace)
         if text is not None:
             self._predict(pair, piece, text)
@@ -283,10 +283,10 @@ class Sweep(Findings):
         settings_by_row: dict[str, Settings] = {}
         for row in self.rows:
             is_alike = (row.drafter, row.temperature) == (measured.drafter, measured.temperature)
-            is_predicted = piece.question in self.predicted.get(row.key, {})
+            is_predicted = piece.prompt in self.predicted.get(row.key, {})
             if not is_alike or is_predicted:
                 continue
-            settings = self._settings(Piece(row.key, piece.question))
+            settings = self._settings(Piece(row.key, piece.prompt))
             if is_predictable(settings, pair):
                 settings_by_row[row.key] = settings
         if not settings_by_row:
@@ -294,7 +294,7 @@ class Sweep(Findings):
         chances = acceptance_along(pair, text, self._settings(piece))
         for key, settings in settings_by_row.items():
             rounds = predicted_rounds(pair, text, settings, chances)
-            self.predicted.setdefault(key, {})[piece.question] = rounds
+            self.predicted.setdefault(key, {})[piece.prompt] = rounds
 
 
 def seeded(settings: Settings, repeat: int) -> Settings:

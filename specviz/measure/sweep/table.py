@@ -19,7 +19,7 @@ from typing import TypeAlias
 from ...core.lanes import BASELINE
 from ...core.policy import predicted_tau
 from ...core.registry import drafter_kind
-from ...pairs.prompts import Question
+from ...pairs.prompts import PromptOfKind
 from ...runs.metrics import Metrics, ratio
 from ...runs.uncertainty import MIN_ROUNDS, Estimate, geometric_mean, mean_interval, spread
 from ..races import RaceFigures, busy_runs, by_prompt
@@ -35,16 +35,16 @@ RunsByRow: TypeAlias = Mapping[str, Sequence[RaceFigures]]
 """Key of a row -> its runs."""
 
 Values: TypeAlias = Mapping[int, float]
-"""Question -> the logarithm of a row's speed-up there, measured or predicted."""
+"""Prompt -> the logarithm of a row's speed-up there, measured or predicted."""
 
 
 @dataclass
 class Findings:
-    """The findings of a sweep so far. predicted: row -> question -> rounds. missing: why drafters
+    """The findings of a sweep so far. predicted: row -> prompt -> rounds. missing: why drafters
     are left out. memory: as in `Row`, by drafter. begins: the rows with the pair's own settings."""
 
     rows: tuple[Configuration, ...]
-    questions: tuple[Question, ...]
+    prompts: tuple[PromptOfKind, ...]
     runs: list[RaceFigures] = field(default_factory=list)
     predicted: dict[str, dict[int, Rounds]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
@@ -107,10 +107,10 @@ class Findings:
     def _predicted_values(self, row: Configuration, costs: Costs) -> dict[int, float]:
         """The logarithm of a row's predicted speed-up on each prompt that has a prediction."""
         values: dict[int, float] = {}
-        for question, rounds in self.predicted.get(row.key, {}).items():
+        for prompt, rounds in self.predicted.get(row.key, {}).items():
             speedup = costs.speedup(row.drafter, rounds)
             if speedup:
-                values[question] = math.log(speedup)
+                values[prompt] = math.log(speedup)
         return values
 
     def _status(self, row: Configuration, is_measured: bool, is_eliminated: bool) -> Status:
@@ -152,7 +152,7 @@ class Findings:
         if not runs:
             return None
         counted = quiet or runs
-        prompts = len({run.question for run in counted})
+        prompts = len({run.prompt for run in counted})
         distinct = counted
         if row.temperature == 0.0:
             # A greedy repeat has the same rounds again: they are counted once.
@@ -177,20 +177,20 @@ class Findings:
             **figures(rounds),
         )
 
-    def typical_question(self, key: str) -> Question | None:
+    def typical_prompt(self, key: str) -> PromptOfKind | None:
         """The prompt on which a row had about its usual speed-up; None if it did not run."""
         runs = _of_row(key, self.quiet_runs()) or _of_row(key, self.runs)
         values = prompt_values(runs)
         if not values:
             return None
         usual = statistics.median(values.values())
-        nearest = min(values, key=lambda question: abs(values[question] - usual))
-        return self.questions[nearest]
+        nearest = min(values, key=lambda prompt: abs(values[prompt] - usual))
+        return self.prompts[nearest]
 
     def _by_kind(self, values: Values) -> dict[str, Estimate]:
         by_kind: dict[str, list[float]] = defaultdict(list)
-        for question, value in sorted(values.items()):
-            by_kind[self.questions[question].kind].append(value)
+        for prompt, value in sorted(values.items()):
+            by_kind[self.prompts[prompt].kind].append(value)
         return {kind: geometric_mean(values_of_kind) for kind, values_of_kind in by_kind.items()}
 
 
@@ -199,7 +199,7 @@ def _of_row(key: str, runs: Sequence[RaceFigures]) -> list[RaceFigures]:
 
 
 def _first_on_each_prompt(runs: Sequence[RaceFigures]) -> list[RaceFigures]:
-    by_prompt = {run.question: run for run in reversed(runs)}  # a repeat gives way to the first run
+    by_prompt = {run.prompt: run for run in reversed(runs)}  # a repeat gives way to the first run
     return list(by_prompt.values())
 
 
@@ -301,7 +301,7 @@ def _round_times(metrics: Sequence[Metrics]) -> RoundTimes:
 def difference(
     values: Values, reference: Values, min_values: int = 2
 ) -> tuple[float, float] | None:
-    """The interval of a row's mean advantage over the reference, on the questions that both have;
+    """The interval of a row's mean advantage over the reference, on the prompts that both have;
     None if these are fewer than `min_values`."""
     advantages = _advantages(values, reference)
     if len(advantages) < min_values:
@@ -310,7 +310,7 @@ def difference(
 
 
 def advantage(values: Values, reference: Values) -> float | None:
-    """The mean advantage of a row over the reference on the questions that both have; None if there
+    """The mean advantage of a row over the reference on the prompts that both have; None if there
     are none."""
     advantages = _advantages(values, reference)
     if not advantages:
@@ -319,9 +319,9 @@ def advantage(values: Values, reference: Values) -> float | None:
 
 
 def _advantages(values: Values, reference: Values) -> tuple[float, ...]:
-    """The advantage of a row over the reference on each question that both have."""
+    """The advantage of a row over the reference on each prompt that both have."""
     shared = sorted(values.keys() & reference.keys())
-    return tuple(values[question] - reference[question] for question in shared)
+    return tuple(values[prompt] - reference[prompt] for prompt in shared)
 
 
 def best_row(rows: Mapping[str, Values]) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from ...core.registry import drafter_kind, swept_drafters
 from ...core.settings import Settings
-from ...pairs.prompts import Question
+from ...pairs.prompts import PromptOfKind
 from ...runs.uncertainty import Estimate, Spread
 
 SCHEMA = 1
@@ -88,7 +88,7 @@ class SweepRequest:
     seconds: the time budget of decoding and predicting.
     """
 
-    prompts: tuple[Question, ...]
+    prompts: tuple[PromptOfKind, ...]
     drafters: tuple[str, ...] = field(default_factory=swept_drafters)
     gammas: tuple[int, ...] = (1, 2, 3, 5, 8)
     policies: tuple[str, ...] = ("fixed", "confidence")
