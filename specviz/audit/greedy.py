@@ -96,22 +96,24 @@ def judge(behind: float, rounding: float, *, is_listed: bool = True) -> Judgemen
     return "cannot be told"
 
 
-def measured_rounding(ours: AuditedModel, theirs: AuditedModel, prefixes: Sequence[Ids]) -> float:
+def measured_rounding(
+    server: AuditedModel, baseline: AuditedModel, prefixes: Sequence[Ids]
+) -> float:
     """The largest gap of candidates in a tie, in nats: twice the largest difference of both
     servers' lists after the same texts, and no more than `ROUNDING`. Raises `ServerError`."""
     largest = 0.0
-    our_lists = ours.listings(prefixes, LISTED)
-    their_lists = theirs.listings(prefixes, LISTED)
-    for our_list, their_list in zip(our_lists, their_lists, strict=True):
-        for token_id in our_list.keys() & their_list.keys():
-            difference = abs(our_list[token_id] - their_list[token_id])
+    lists = server.listings(prefixes, LISTED)
+    baseline_lists = baseline.listings(prefixes, LISTED)
+    for listed, baseline_listed in zip(lists, baseline_lists, strict=True):
+        for token_id in listed.keys() & baseline_listed.keys():
+            difference = abs(listed[token_id] - baseline_listed[token_id])
             largest = max(largest, difference)
     return min(max(2 * largest, MIN_ROUNDING), ROUNDING)
 
 
 def compare(
-    ours: Sequence[GreedyText],
-    theirs: Sequence[GreedyText],
+    texts: Sequence[GreedyText],
+    baseline_texts: Sequence[GreedyText],
     judge_of: AuditedModel | None,
     rounding: float,
 ) -> Greedy:
@@ -119,18 +121,19 @@ def compare(
     decide; None if no server has lists. Raises `ServerError`."""
     places: list[Mismatch] = []
     tokens = 0
-    for number, (our_text, their_text) in enumerate(zip(ours, theirs, strict=True), 1):
-        index = parting(our_text.ids, their_text.ids)
+    pairs = zip(texts, baseline_texts, strict=True)
+    for number, (text, baseline_text) in enumerate(pairs, 1):
+        index = parting(text.ids, baseline_text.ids)
         if index is None:
-            tokens += min(len(our_text.ids), len(their_text.ids))
+            tokens += min(len(text.ids), len(baseline_text.ids))
             continue
         tokens += index + 1
-        their_id = their_text.ids[index]
-        place = _parting_place(number, index, our_text, their_id, judge_of, rounding)
+        baseline_id = baseline_text.ids[index]
+        place = _parting_place(number, index, text, baseline_id, judge_of, rounding)
         places.append(place)
     return Greedy(
         against="the baseline's texts",
-        prompts=len(ours),
+        prompts=len(texts),
         tokens=tokens,
         rounding=rounding,
         places=tuple(places),
@@ -140,42 +143,42 @@ def compare(
 def _parting_place(
     number: int,
     index: int,
-    our_text: GreedyText,
-    their_id: int,
+    text: GreedyText,
+    baseline_id: int,
     judge_of: AuditedModel | None,
     rounding: float,
 ) -> Mismatch:
     """Judge the position at which the text of a prompt diverges from the baseline's."""
-    our_id = our_text.ids[index]
+    token_id = text.ids[index]
     if judge_of is None:
         return Mismatch(
             prompt=number,
             index=index,
-            ours=str(our_id),
-            expected=str(their_id),
+            ours=str(token_id),
+            expected=str(baseline_id),
             behind=None,
             verdict="cannot be told",
         )
-    prefix = our_text.prefix(index)
+    prefix = text.prefix(index)
     listed = judge_of.listings([prefix], LISTED)[0]
     least = min(listed.values())
-    our_logprob = listed.get(our_id, least)
-    their_logprob = listed.get(their_id, least)
-    apart = abs(our_logprob - their_logprob)
-    are_listed = our_id in listed and their_id in listed
+    logprob = listed.get(token_id, least)
+    baseline_logprob = listed.get(baseline_id, least)
+    apart = abs(logprob - baseline_logprob)
+    are_listed = token_id in listed and baseline_id in listed
     return Mismatch(
         prompt=number,
         index=index,
-        ours=judge_of.text_of(our_id),
-        expected=judge_of.text_of(their_id),
+        ours=judge_of.text_of(token_id),
+        expected=judge_of.text_of(baseline_id),
         behind=apart,
         verdict=judge(apart, rounding, is_listed=are_listed),
     )
 
 
-def parting(ours: Ids, theirs: Ids) -> int | None:
+def parting(ids: Ids, baseline_ids: Ids) -> int | None:
     """The first index at which two texts differ; None if one begins with the other."""
-    for index, (our_id, their_id) in enumerate(zip(ours, theirs, strict=False)):
-        if our_id != their_id:
+    for index, (token_id, baseline_id) in enumerate(zip(ids, baseline_ids, strict=False)):
+        if token_id != baseline_id:
             return index
     return None

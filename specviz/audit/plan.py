@@ -10,7 +10,7 @@ from pathlib import Path
 from ..base.errors import SettingsError
 from . import greedy, sampled
 from .paying import MIN_TURNS, TURNS_AT_ONCE, texts_at_once
-from .report import QUESTIONS, Plan, Question
+from .report import QUESTIONS, PlanReport, Question
 
 PREPARATION = 80
 """The most requests before the plan: the servers' identities, one short text each, and lists."""
@@ -96,7 +96,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Agenda:
-    """The parts of the plan.
+    """What the audit will do.
 
     levels: numbers of requests at once.
     lengths: of prompts, in tokens.
@@ -180,8 +180,8 @@ def _texts_of(levels: Sequence[int]) -> int:
     return TURNS_AT_ONCE * sum(map(texts_at_once, levels))
 
 
-def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
-    """Build the plan, in numbers and in words."""
+def plan_report(options: AuditOptions, agenda: Agenda, pace: Pace) -> PlanReport:
+    """Say in numbers and in words what the agenda costs."""
     servers = options.servers
     requests = servers * agenda.turns + 8  # and counters, slots
     seconds = agenda.turns * pace.seconds(options.tokens)
@@ -208,7 +208,7 @@ def plan_of(options: AuditOptions, agenda: Agenda, pace: Pace) -> Plan:
         sentences.append(_of_samples(agenda, options))
     requests = int(SPARE * requests) + 4
     sentences.append(f"At most {requests} requests, in about {seconds / 60:.1f} minutes.")
-    return Plan(
+    return PlanReport(
         seconds=seconds,
         requests=requests,
         turns=agenda.turns,

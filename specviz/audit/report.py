@@ -79,8 +79,7 @@ class Speed:
 
     kind: of the prompts; "all" for all of them together.
     turns: their number; each streamed one text from each server.
-    ours: of the audited server. theirs: of the baseline.
-    ratio: ours to theirs, turn by turn.
+    ours: of the audited server. theirs: of the baseline. ratio: ours / theirs, turn by turn.
     gain: the geometric mean of the ratios with its 95% interval.
     """
 
@@ -96,7 +95,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Tokens per second of simultaneous requests, all together."""
+    """Tokens per second of simultaneous requests, all together. Fields as in `Speed`."""
 
     at_once: int
     ours: Spread
@@ -106,7 +105,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """Speed after a prompt of about `tokens` tokens."""
+    """Speed after a prompt of about `tokens` tokens. Fields as in `Speed`."""
 
     tokens: int
     ours: float
@@ -116,7 +115,7 @@ class Length:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to theirs."""
+        """The speed of the audited server over that of the baseline."""
         if not self.theirs:
             return None
         return self.ours / self.theirs
@@ -125,10 +124,12 @@ class Length:
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """A position where a greedy text is not the first choice of the log-probabilities, or where the
-    texts of both servers part.
+    texts of both servers diverge.
 
-    prompt: number of the prompt, from 1. index: of the token, from 0. ours, expected: texts of both
-    candidates. behind: the distance of ours from the first choice, in nats; None if unknown.
+    prompt: number of the prompt, from 1.
+    index: of the token, from 0.
+    ours, expected: the texts of the server's token and of the other candidate.
+    behind: how far the server's token is behind the first choice, in nats; None if unknown.
     verdict: "tie" within rounding, "fault", or "cannot be told".
     """
 
@@ -194,10 +195,12 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The plan, announced before any request. requests: the most that are sent to both servers
-    together. samples: the most sampled texts of each server. needed: samples that catch the
-    control; None if it is not known. sentences: the plan in words.
+class PlanReport:
+    """The plan of an audit as announced. `plan.Agenda` has all of its parts.
+
+    requests: the most that are sent to both servers together. samples: the most sampled texts of
+    each server. needed: samples that catch the control; None if it is not known. sentences: the
+    plan in words.
     """
 
     seconds: float
@@ -227,7 +230,7 @@ class AuditReport:
     seconds: float
     requests: int
     stopped: bool
-    plan: Plan | None
+    plan: PlanReport | None
     verdicts: tuple[Verdict, ...]
     drafting: Drafting | None
     speeds: tuple[Speed, ...]

@@ -42,7 +42,7 @@ SIZES = (100, 200, 400, 800, 1600, 3200)
 UNLISTED: Outcome = (-1,)
 SLACK = 1e-3  # the share of texts that may be outside the list, by ties at its end
 MANY_ENDS = 5  # share of texts that end early above which a prompt cannot be used
-OTHER_SEEDS = 1_000_000  # so that no text of the baseline shares its seed with one of ours
+OTHER_SEEDS = 1_000_000  # so that no text of the baseline shares its seed with one of the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +205,14 @@ def fit(texts: Sequence[Ids], law: ListedLaw, temperature: float, length: int) -
 
 
 def compare_samples(
-    ours: Sequence[Outcome], theirs: Sequence[Outcome], control: Control
+    texts: Sequence[Outcome], baseline_texts: Sequence[Outcome], control: Control
 ) -> Sampled:
     """Test whether texts of both servers have one distribution."""
-    comparison = two_sample_chi_square(ours, theirs)
+    comparison = two_sample_chi_square(texts, baseline_texts)
     return Sampled(
         name="short texts against the baseline's",
         length=comparison.length,
-        samples=len(ours),
+        samples=len(texts),
         cells=len(comparison.cells),
         statistic=comparison.statistic,
         degrees=comparison.degrees,
@@ -222,10 +222,10 @@ def compare_samples(
 
 
 def drawn_control(
-    wrong: Sequence[Outcome], theirs: Sequence[Outcome], temperature: float
+    wrong: Sequence[Outcome], baseline_texts: Sequence[Outcome], temperature: float
 ) -> Control:
     """Give the test of two samples texts that a server drew at a lower temperature."""
-    comparison = two_sample_chi_square(wrong, theirs)
+    comparison = two_sample_chi_square(wrong, baseline_texts)
     is_caught = _is_refused(comparison)
     return Control(_colder(temperature), caught=float(is_caught), trials=1)
 
@@ -238,9 +238,9 @@ def simulated_control(law: ListedLaw, temperature: float, samples: int) -> Contr
     wrong = law.probabilities(COLDER * temperature)
     caught = 0
     for _ in range(trials):
-        theirs = _simulated(right, samples, generator)
-        ours = _simulated(wrong, samples, generator)
-        comparison = two_sample_chi_square(ours, theirs)
+        right_texts = _simulated(right, samples, generator)
+        wrong_texts = _simulated(wrong, samples, generator)
+        comparison = two_sample_chi_square(wrong_texts, right_texts)
         caught += _is_refused(comparison)
     return Control(_colder(temperature), caught=caught / trials, trials=trials)
 
