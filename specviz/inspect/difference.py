@@ -51,7 +51,7 @@ def examined(pair: Pair, parting: Parting) -> Iterator[str | Difference]:
     width = min(max(2, parting.gamma + 1), MAX_WIDTH, length)
     with torch.inference_mode():
         yield "Repeating the baseline's text, one token per pass."
-        one_by_one = _fresh_logits(pair, parting, [1] * len(parting.theirs))
+        one_by_one = _fresh_logits(pair, parting, [1] * len(parting.baseline))
         yield "Repeating the passes of the lane with drafts."
         repeated = _repeated_logits(pair, parting)
         yield "Scoring the same text with fresh caches."
@@ -81,13 +81,13 @@ def _difference(
     judged: guesses of the control.
     """
     rounding, reasons = _rounding(list(fresh.values()), pair)
-    ours = parting.ours[-1]
-    theirs = parting.theirs[-1]
+    speculative = parting.speculative[-1]
+    baseline = parting.baseline[-1]
     logits_by_scoring = {REPEATED: repeated}
     for scoring, logits in fresh.items():
         logits_by_scoring[scoring] = logits[-1]
 
-    behind = min(_behind(logits[-1], ours, theirs) for logits in fresh.values())
+    behind = min(_behind(logits[-1], speculative, baseline) for logits in fresh.values())
     if behind > rounding:
         reasons.append(
             f"with fresh caches the worse candidate is {behind:.2g} nats behind the first choice, "
@@ -105,12 +105,13 @@ def _difference(
         reasons.append(f"the target rejected {wrong} of its own guesses by a clear margin")
 
     scored = [
-        _scored(scoring, logits, ours, theirs) for scoring, logits in logits_by_scoring.items()
+        _scored(scoring, logits, speculative, baseline)
+        for scoring, logits in logits_by_scoring.items()
     ]
     return Difference(
         index=parting.index,
-        ours=str(pair.tokenizer.decode([ours])),
-        theirs=str(pair.tokenizer.decode([theirs])),
+        speculative=str(pair.tokenizer.decode([speculative])),
+        baseline=str(pair.tokenizer.decode([baseline])),
         scored=tuple(scored),
         rounding=rounding,
         behind=behind,
@@ -120,9 +121,9 @@ def _difference(
     )
 
 
-def _behind(logits: Tensor, ours: int, theirs: int) -> float:
+def _behind(logits: Tensor, speculative: int, baseline: int) -> float:
     """The distance of the worse candidate from the first choice, in nats."""
-    worse = torch.minimum(logits[ours], logits[theirs])
+    worse = torch.minimum(logits[speculative], logits[baseline])
     return float(logits.max() - worse)
 
 
@@ -131,13 +132,13 @@ def _is_near_tie(token: Token, rounding: float) -> bool:
     return margin is not None and margin <= rounding
 
 
-def _scored(name: str, logits: Tensor, ours: int, theirs: int) -> Scored:
+def _scored(name: str, logits: Tensor, speculative: int, baseline: int) -> Scored:
     probabilities = torch.softmax(logits, -1)
     return Scored(
         name=name,
-        p_ours=float(probabilities[ours]),
-        p_theirs=float(probabilities[theirs]),
-        apart=float(logits[theirs] - logits[ours]),
+        p_speculative=float(probabilities[speculative]),
+        p_baseline=float(probabilities[baseline]),
+        apart=float(logits[baseline] - logits[speculative]),
     )
 
 
@@ -154,11 +155,11 @@ def _check_pair(pair: Pair, parting: Parting) -> None:
             f"the run was made in {parting.dtype}, and the pair is loaded in {dtype}: load the "
             "pair with the run's dtype and products."
         )
-    fed = [*parting.prompt, *parting.theirs]
+    fed = [*parting.prompt, *parting.baseline]
     for target_pass in parting.passes:
         fed += [*target_pass.drafted, *target_pass.emitted]
     has_unknown = any(not 0 <= token_id < pair.vocab for token_id in fed)
-    is_cut_off = len(parting.ours) < len(parting.theirs)
+    is_cut_off = len(parting.speculative) < len(parting.baseline)
     if has_unknown or is_cut_off or not parting.prompt:
         raise TraceError("the run has tokens that this pair does not have: name the run's pair.")
 
@@ -167,7 +168,7 @@ def _fresh_logits(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor
     """Logits [positions, vocab] of the last positions of the baseline's text. One pass reads all
     earlier tokens, then each pass reads one of `widths` tokens; no cache is rolled back."""
     engine = make_engine(pair.target, pair.vocab)
-    ids = [*parting.prompt, *parting.theirs[:-1]]
+    ids = [*parting.prompt, *parting.baseline[:-1]]
     begin = len(ids) - sum(widths)
     prefill(engine, ids[:begin])
     rows: list[Tensor] = []
@@ -175,7 +176,7 @@ def _fresh_logits(pair: Pair, parting: Parting, widths: Sequence[int]) -> Tensor
         end = begin + width
         rows += _forward(engine, ids[begin:end], min(width, MAX_WIDTH))
         begin = end
-    count = min(POSITIONS, len(parting.theirs))
+    count = min(POSITIONS, len(parting.baseline))
     return torch.stack(rows[-count:])
 
 
@@ -255,7 +256,7 @@ def _likeliest(logits: Tensor) -> Tensor:
 
 def _control(pair: Pair, parting: Parting) -> list[Token]:
     """Let the target draft for itself around the difference, and return its judged guesses."""
-    text = [*parting.prompt, *parting.theirs]
+    text = [*parting.prompt, *parting.baseline]
     gamma = max(1, min(parting.gamma, MAX_WIDTH - 1))
     settings = Settings(gamma=gamma, max_new_tokens=REACH, ignore_eos=True)
     self_drafting = replace(pair, draft=pair.target, draft_tokenizer=None)

@@ -27,19 +27,19 @@ class Continuation(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """How often each lane drew an outcome: `ours` with drafts, `theirs` without.
+    """How often each lane drew an outcome: `speculative` with drafts, `baseline` without.
 
     The outcome () stands for all rare outcomes together.
     """
 
     outcome: Outcome
-    ours: int
-    theirs: int
+    speculative: int
+    baseline: int
 
     @property
     def draws(self) -> int:
         """The draws of both lanes together."""
-        return self.ours + self.theirs
+        return self.speculative + self.baseline
 
 
 class Comparison(NamedTuple):
@@ -59,30 +59,33 @@ class Comparison(NamedTuple):
     p_value: float | None
 
 
-def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Comparison:
+def two_sample_chi_square(
+    speculative: Sequence[Outcome], baseline: Sequence[Outcome]
+) -> Comparison:
     """Test whether two samples come from one distribution (Pearson's test of homogeneity).
 
     Outcomes with fewer than `MIN_DRAWS` draws in both samples together share one cell. If that cell
     would hold most draws, fewer leading tokens are compared. Both choices use only the sum of the
     samples, not their difference, so they do not bias the test.
     """
-    draws = len(a) + len(b)
-    longest = max(map(len, [*a, *b]))
+    draws = len(speculative) + len(baseline)
+    longest = max(map(len, [*speculative, *baseline]))
     for length in range(longest, 0, -1):
-        beginnings_of_a = [outcome[:length] for outcome in a]
-        beginnings_of_b = [outcome[:length] for outcome in b]
-        cells = _cells(beginnings_of_a, beginnings_of_b)
+        cells = _cells(
+            [outcome[:length] for outcome in speculative],
+            [outcome[:length] for outcome in baseline],
+        )
         listed = sum(cell.draws for cell in cells if cell.outcome)
         if listed >= SHARE_LISTED * draws:
             break
     statistic = 0.0
     for cell in cells:
-        expected_ours = len(a) * cell.draws / draws
-        expected_theirs = len(b) * cell.draws / draws
-        if expected_ours:
-            statistic += (cell.ours - expected_ours) ** 2 / expected_ours
-        if expected_theirs:
-            statistic += (cell.theirs - expected_theirs) ** 2 / expected_theirs
+        expected_speculative = len(speculative) * cell.draws / draws
+        expected_baseline = len(baseline) * cell.draws / draws
+        if expected_speculative:
+            statistic += (cell.speculative - expected_speculative) ** 2 / expected_speculative
+        if expected_baseline:
+            statistic += (cell.baseline - expected_baseline) ** 2 / expected_baseline
     degrees = len(cells) - 1
     return Comparison(
         length=length,
@@ -93,20 +96,20 @@ def two_sample_chi_square(a: Sequence[Outcome], b: Sequence[Outcome]) -> Compari
     )
 
 
-def _cells(a: Sequence[Outcome], b: Sequence[Outcome]) -> tuple[Cell, ...]:
-    ours = Counter(a)
-    theirs = Counter(b)
-    both = ours + theirs
+def _cells(speculative: Sequence[Outcome], baseline: Sequence[Outcome]) -> tuple[Cell, ...]:
+    counts = Counter(speculative)
+    baseline_counts = Counter(baseline)
+    both = counts + baseline_counts
     common = [outcome for outcome, draws in both.items() if outcome and draws >= MIN_DRAWS]
     common.sort(key=lambda outcome: (-both[outcome], outcome))
-    cells = [Cell(outcome, ours[outcome], theirs[outcome]) for outcome in common]
-    listed_ours = sum(cell.ours for cell in cells)
-    listed_theirs = sum(cell.theirs for cell in cells)
-    rare = Cell((), len(a) - listed_ours, len(b) - listed_theirs)
+    cells = [Cell(outcome, counts[outcome], baseline_counts[outcome]) for outcome in common]
+    listed = sum(cell.speculative for cell in cells)
+    listed_of_baseline = sum(cell.baseline for cell in cells)
+    rare = Cell((), len(speculative) - listed, len(baseline) - listed_of_baseline)
     if cells and 0 < rare.draws < MIN_DRAWS:
         # Too few draws for a cell: they are added to the rarest cell.
         last = cells.pop()
-        rare = Cell((), last.ours + rare.ours, last.theirs + rare.theirs)
+        rare = Cell((), last.speculative + rare.speculative, last.baseline + rare.baseline)
     if rare.draws or not cells:
         cells.append(rare)
     return tuple(cells)

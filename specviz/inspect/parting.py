@@ -29,14 +29,14 @@ class Parting:
 
     prompt: ids.
     passes: of the lane with drafts, up to the one that wrote the difference.
-    theirs: the baseline's emitted ids, up to and including the difference.
+    baseline: the emitted ids of the baseline, up to and including the difference.
     gamma: of the run.
     target, dtype: the run's model, as the header names it.
     """
 
     prompt: tuple[int, ...]
     passes: tuple[Pass, ...]
-    theirs: tuple[int, ...]
+    baseline: tuple[int, ...]
     gamma: int
     target: str
     dtype: str
@@ -44,27 +44,27 @@ class Parting:
     @property
     def index(self) -> int:
         """The position of the difference among the emitted tokens, from 0."""
-        return len(self.theirs) - 1
+        return len(self.baseline) - 1
 
     @property
-    def ours(self) -> tuple[int, ...]:
+    def speculative(self) -> tuple[int, ...]:
         """The emitted ids of the lane with drafts, up to and including the difference."""
         emitted: list[int] = []
         for target_pass in self.passes:
             emitted += target_pass.emitted
-        return tuple(emitted[: len(self.theirs)])
+        return tuple(emitted[: len(self.baseline)])
 
 
 class Scored(NamedTuple):
     """The scores of the position by one way of scoring.
 
-    p_ours, p_theirs: the probabilities of both candidates at temperature 1.
-    apart: the logit of `theirs` minus that of `ours`, in nats.
+    p_speculative, p_baseline: the probabilities of both lanes' candidates at temperature 1.
+    apart: the logit of the baseline's candidate minus that of the other, in nats.
     """
 
     name: str
-    p_ours: float
-    p_theirs: float
+    p_speculative: float
+    p_baseline: float
     apart: float
 
 
@@ -73,7 +73,7 @@ class Difference:
     """The explanation of a difference, with its evidence.
 
     index: as in `Parting`.
-    ours, theirs: the texts of both candidates.
+    speculative, baseline: the texts of both lanes' candidates.
     scored: the ways of scoring: both lanes' own passes repeated, then fresh caches.
     rounding: the most, in nats, that rounding can move two logits apart here.
     behind: the least distance of the worse candidate from the first choice in fresh passes.
@@ -83,8 +83,8 @@ class Difference:
     """
 
     index: int
-    ours: str
-    theirs: str
+    speculative: str
+    baseline: str
     scored: tuple[Scored, ...]
     rounding: float
     behind: float
@@ -137,7 +137,7 @@ def parting_of(trace: Trace, lane: Lane | None = None) -> Parting | None:
     return Parting(
         prompt=header.prompt_ids,
         passes=tuple(passes),
-        theirs=_ids(baseline_tokens[: divergence.index + 1]),
+        baseline=_ids(baseline_tokens[: divergence.index + 1]),
         gamma=header.settings_of(name).gamma,
         target=str(header.target["name"]),
         dtype=header.arithmetic,
@@ -150,13 +150,13 @@ def _ids(tokens: Iterable[Token]) -> tuple[int, ...]:
 
 def difference_lines(difference: Difference) -> Iterator[str]:
     """Why two greedy lanes diverge: each way of scoring the position, the control, the answer."""
-    ours = printable(difference.ours)
-    theirs = printable(difference.theirs)
-    yield f"token {difference.index + 1}: “{ours}” with drafts, “{theirs}” from the target alone"
+    drafted = f"“{printable(difference.speculative)}”"
+    alone = f"“{printable(difference.baseline)}”"
+    yield f"token {difference.index + 1}: {drafted} with drafts, {alone} from the target alone"
     for scored in difference.scored:
         yield (
-            f"  {scored.name:32} “{ours}” {scored.p_ours:.4f}  “{theirs}” {scored.p_theirs:.4f}  "
-            f"apart {scored.apart:+.2g} nats"
+            f"  {scored.name:32} {drafted} {scored.p_speculative:.4f}  "
+            f"{alone} {scored.p_baseline:.4f}  apart {scored.apart:+.2g} nats"
         )
     yield f"  rounding shifts logits by up to {difference.rounding:.2g} nats here"
     yield (

@@ -4,7 +4,7 @@ bug?", which scores the position of a difference again; and "Run it again"."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -73,11 +73,27 @@ def _visitor(runs: RunQueue, pair: str, request: dict[str, Any], instead: str) -
 
 
 def _shown_difference(difference: Difference) -> dict[str, Any]:
+    scored = []
+    for score in difference.scored:
+        row = {
+            "name": score.name,
+            "p_ours": score.p_speculative,
+            "p_theirs": score.p_baseline,
+            "apart": score.apart,
+        }
+        scored.append(row)
     result = {
-        **asdict(difference),
+        "index": difference.index,
+        "ours": difference.speculative,
+        "theirs": difference.baseline,
+        "scored": scored,
+        "rounding": difference.rounding,
+        "behind": difference.behind,
+        "held": difference.held,
+        "judged": difference.judged,
+        "reasons": difference.reasons,
         "verdict": difference.verdict,
         "summary": difference.summary,
-        "scored": [score._asdict() for score in difference.scored],
     }
     return {"result": result}
 
@@ -145,16 +161,12 @@ def _shown_cells(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> li
     shown = []
     for cell in named:
         text = _text_of(cell.outcome, texts)
-        shown.append(_shown_cell(text, cell.ours, cell.theirs))
+        shown.append({"text": text, "ours": cell.speculative, "theirs": cell.baseline})
     if rare_cells:
-        ours = sum(cell.ours for cell in rare_cells)
-        theirs = sum(cell.theirs for cell in rare_cells)
-        shown.append(_shown_cell(None, ours, theirs))
+        speculative = sum(cell.speculative for cell in rare_cells)
+        baseline = sum(cell.baseline for cell in rare_cells)
+        shown.append({"text": None, "ours": speculative, "theirs": baseline})
     return shown
-
-
-def _shown_cell(text: str | None, ours: int, theirs: int) -> dict[str, Any]:
-    return {"text": text, "ours": ours, "theirs": theirs}
 
 
 def _text_of(outcome: tuple[int, ...], texts: dict[tuple[int, ...], str]) -> str:

@@ -133,14 +133,14 @@ class SampleTask:
             yield count
             if stop.is_set():
                 return
-        ours = [draw.ids for draw in drawn[SPECULATIVE]]
-        theirs = [draw.ids for draw in drawn[BASELINE]]
+        speculative = [draw.ids for draw in drawn[SPECULATIVE]]
+        baseline = [draw.ids for draw in drawn[BASELINE]]
         texts: dict[tuple[int, ...], str] = {}
         for draws in drawn.values():
             for draw in draws:
                 texts[draw.ids] = draw.text
         yield Compared(
-            comparison=two_sample_chi_square(ours, theirs),
+            comparison=two_sample_chi_square(speculative, baseline),
             texts=texts,
             tokens=len(prompt_ids),
             shortened=len(ids) > self.reach,

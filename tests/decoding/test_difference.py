@@ -42,7 +42,7 @@ def answer(pair: Pair, trace: Trace) -> Difference:
     found = explained(pair, trace)
     assert trace.end is not None and trace.end.divergence is not None
     assert found.index == trace.end.divergence.index
-    assert found.ours != found.theirs and found.judged > 10
+    assert found.speculative != found.baseline and found.judged > 10
     return found
 
 

@@ -95,13 +95,13 @@ def test_rare_outcomes_share_a_cell_and_every_draw_is_counted() -> None:
     a = [(1, 1)] * 80 + [(2, i) for i in range(20)]
     b = [(1, 1)] * 70 + [(3, i) for i in range(30)]
     compared = two_sample_chi_square(a, b)
-    assert [(c.outcome, c.ours, c.theirs) for c in compared.cells] == [
+    assert [(c.outcome, c.speculative, c.baseline) for c in compared.cells] == [
         ((1, 1), 80, 70),
         ((), 20, 30),
     ]
     few = two_sample_chi_square([(1,)] * 50 + [(2,)] * 40 + [(3,)], [(1,)] * 51 + [(2,)] * 40)
-    assert [(c.ours, c.theirs) for c in few.cells] == [(50, 51), (41, 40)]
-    assert all(c.ours + c.theirs >= MIN_DRAWS for c in (*compared.cells, *few.cells))
+    assert [(c.speculative, c.baseline) for c in few.cells] == [(50, 51), (41, 40)]
+    assert all(c.speculative + c.baseline >= MIN_DRAWS for c in (*compared.cells, *few.cells))
 
 
 def test_fewer_tokens_are_compared_where_no_continuation_repeats() -> None:
@@ -109,7 +109,7 @@ def test_fewer_tokens_are_compared_where_no_continuation_repeats() -> None:
     b = [(i % 2, 100 + i) for i in range(100)]
     compared = two_sample_chi_square(a, b)
     assert compared.length == 1
-    assert Counter({c.outcome: c.ours for c in compared.cells}) == {(0,): 50, (1,): 50}
+    assert Counter({c.outcome: c.speculative for c in compared.cells}) == {(0,): 50, (1,): 50}
 
 
 def test_one_outcome_gives_no_p_value() -> None:

@@ -57,7 +57,7 @@ def test_an_experiment_there_is_compared_there(worker: ProcessWorker) -> None:
     task = SampleTask("builtin", "Once upon", Settings(temperature=1.0), 4, length=2, reach=8)
     last = all_results(worker, task)[-1]
     assert isinstance(last, Compared)
-    assert sum(cell.ours for cell in last.comparison.cells) == 4
+    assert sum(cell.speculative for cell in last.comparison.cells) == 4
 
 
 def test_what_is_not_wanted_any_more_ends_soon(worker: ProcessWorker) -> None:
