@@ -40,8 +40,12 @@ pytest_plugins = ["llama_server", "llama_oracle", "sentences"]
 
 BROWSER = Path(__file__).parent / "browser"
 OWN_PAGES = {
-    *("test_below_a_path", "test_choosing_pairs", "test_injection", "test_lent_gpu"),
-    *("test_page_faults", "test_real_journey"),
+    "test_below_a_path",
+    "test_choosing_pairs",
+    "test_injection",
+    "test_lent_gpu",
+    "test_page_faults",
+    "test_real_journey",
 }
 """Browser tests that start their own servers; other tests of a folder share one."""
 FORKING = {"test_faults", "test_worker"}
@@ -86,17 +90,34 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 
 UNCOMPILED = {
-    *("test_wheel", "test_table", "test_layout", "test_api_reference", "test_palette"),
-    *("test_sampling", "test_checksums", "test_spec", "test_deploy", "test_rooms", "test_settings"),
+    "test_wheel",
+    "test_table",
+    "test_layout",
+    "test_api_reference",
+    "test_palette",
+    "test_sampling",
+    "test_checksums",
+    "test_spec",
+    "test_deploy",
+    "test_rooms",
+    "test_settings",
     "test_sentences",
 }
 """Files without compiled passes: they run first, while the passes are compiled."""
 
 
 OF_KINDS = {
-    *("test_packed", "test_packed_model", "test_packed_weights", "test_quantize"),
-    *("test_gguf", "test_gguf_against_llama_cpp", "test_read_weights", "test_integer_products"),
-    *("test_remembered_trial", "test_local_models", "test_verbs_on_files"),
+    "test_packed",
+    "test_packed_model",
+    "test_packed_weights",
+    "test_quantize",
+    "test_gguf",
+    "test_gguf_against_llama_cpp",
+    "test_read_weights",
+    "test_integer_products",
+    "test_remembered_trial",
+    "test_local_models",
+    "test_verbs_on_files",
 }
 """Files that use products of many kinds of weights."""
 
@@ -163,12 +184,39 @@ def pytest_collection_finish() -> None:
 
 
 LONG = (
-    *("recorded", "browser", "test_choosing_pairs", "test_soak", "test_audit", "test_injection"),
-    *("test_real_journey", "test_real_pair", "worker", "test_gguf", "test_wheel", "test_families"),
-    *("test_exactness", "test_running_states", "test_page_faults", "test_zerogpu", "test_static"),
-    *("test_gguf_tokenizers", "test_triton", "test_triton_compiled", "test_api", "test_packed"),
-    *("test_packed_weights", "test_visitors", "test_security", "test_stand_in_device"),
-    *("test_local_models", "test_gguf_against_llama_cpp", "test_strangers", "test_rerun"),
-    *("test_table", "test_doctor_agrees", "test_pure_javascript", "test_lent_gpu"),
+    "recorded",
+    "browser",
+    "test_choosing_pairs",
+    "test_soak",
+    "test_audit",
+    "test_injection",
+    "test_real_journey",
+    "test_real_pair",
+    "worker",
+    "test_gguf",
+    "test_wheel",
+    "test_families",
+    "test_exactness",
+    "test_running_states",
+    "test_page_faults",
+    "test_zerogpu",
+    "test_static",
+    "test_gguf_tokenizers",
+    "test_triton",
+    "test_triton_compiled",
+    "test_api",
+    "test_packed",
+    "test_packed_weights",
+    "test_visitors",
+    "test_security",
+    "test_stand_in_device",
+    "test_local_models",
+    "test_gguf_against_llama_cpp",
+    "test_strangers",
+    "test_rerun",
+    "test_table",
+    "test_doctor_agrees",
+    "test_pure_javascript",
+    "test_lent_gpu",
 )
 """The units that take longest, the longest first."""

@@ -141,13 +141,15 @@ def test_a_stop_text_is_written_with_escapes(written: str, meant: str) -> None:
 def test_bench_measures_all_variants_on_the_same_prompts(
     folders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompts, figures = tmp_path / "prompts.json", tmp_path / "bench.json"
+    prompts = tmp_path / "prompts.json"
+    figures = tmp_path / "bench.json"
     prompts.write_text(json.dumps(["Once upon", "It was"]))
     arguments = ["bench", "--pair", folders, "--prompts", str(prompts)]
     arguments += ["--repeats", "1", "--temperatures", "0", "--max-new-tokens", "12"]
     assert main([*arguments, "--threads", "1", "--out", str(figures)]) == 0
     results = json.loads(figures.read_text())
-    (row,), (best,) = results["rows"], results["best"]
+    (row,) = results["rows"]
+    (best,) = results["best"]
     assert set(best["threads"].values()) == {1} and f"{SPECULATIVE} / {ASSISTED}" in best["ratios"]
     assert set(row["tokens_per_second"]) == {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert row["prompts"] == row["identical"] == 2
@@ -185,7 +187,8 @@ def test_scripted_verdicts_keep_drafts_as_often_as_asked() -> None:
     for _ in range(1000):
         u = torch.rand(5, generator=generator, dtype=torch.float64)
         accepted = int(rule(p, p[:5], torch.zeros(5, dtype=torch.long), u, generator)[0])
-        kept, judged = kept + accepted, judged + accepted + (accepted < 5)
+        kept = kept + accepted
+        judged = judged + accepted + (accepted < 5)
     assert kept / judged == pytest.approx(0.7, abs=0.02)
 
 

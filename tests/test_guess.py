@@ -46,7 +46,8 @@ def test_the_would_be_rounds_are_those_of_a_real_lane(traces: tuple[Any, dict[in
     for gamma, trace in by_gamma.items():
         prompt = pair.tokenizer.decode(PROMPT)
         found = guesses(draft_of(pair), trace.text("baseline"), prompt, continues=True)
-        its, m = found.would_be(gamma), compute_metrics(trace)
+        its = found.would_be(gamma)
+        m = compute_metrics(trace)
         assert its["rounds"] == [len(r.emitted) for r in trace.lane("speculative")]
         assert (its["alpha"], its["tau"]) == (m.alpha, m.tau)
         assert 0 < its["right"] < its["judged"] and its["right"] == m.counts["accepted"]
@@ -57,7 +58,8 @@ def test_the_would_be_rounds_are_those_of_a_real_lane(traces: tuple[Any, dict[in
 def test_a_model_guesses_its_own_greedy_text(traces: tuple[Any, dict[int, Trace]]):
     pair, by_gamma = traces
     alone = pair_of(pair.target)
-    text, prompt = by_gamma[1].text("baseline"), pair.tokenizer.decode(PROMPT)
+    text = by_gamma[1].text("baseline")
+    prompt = pair.tokenizer.decode(PROMPT)
     found = guesses(alone, text, prompt, continues=True)
     assert found.right == len(found.places) == 70
     assert found.would_be(4)["alpha"] == 1.0 and found.would_be(4)["tau"] == 5.0

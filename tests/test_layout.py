@@ -20,10 +20,18 @@ PACKAGE = ROOT / "specviz"
 # Only these modules use the caches of transformers: engines roll them back, the metadata checks
 # whether that is possible, and training writes text.
 CACHE_ROOMS = {
-    *("core.eager", "core.running_engine", "core.running_states"),
-    *("sides.fast_gpu.cache", "sides.fast_gpu.engine", "sides.fast_gpu.llama_pass"),
+    "core.eager",
+    "core.running_engine",
+    "core.running_states",
+    "sides.fast_gpu.cache",
+    "sides.fast_gpu.engine",
+    "sides.fast_gpu.llama_pass",
     "sides.fast_gpu.triton_pass",
-    *("sides.heads.eagle", "sides.heads.mtp", "measure.bench.batch", "files.metadata", "train"),
+    "sides.heads.eagle",
+    "sides.heads.mtp",
+    "measure.bench.batch",
+    "files.metadata",
+    "train",
 }
 
 

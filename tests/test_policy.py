@@ -141,7 +141,9 @@ def test_no_policy_leaves_its_range(most: int, c: float, rounds: list[tuple[int,
 @pytest.mark.parametrize("alpha", [0.3, 0.6, 0.9, 0.97])
 @pytest.mark.parametrize("c", [0.02, 0.15, 0.5])
 def test_optimal_finds_the_best_gamma_for_the_measured_alpha(alpha: float, c: float):
-    dice, policy, estimates = random.Random(1), OptimalGamma(16, c, 0.05), []
+    dice = random.Random(1)
+    policy = OptimalGamma(16, c, 0.05)
+    estimates = []
     chosen: list[int] = []
     for _ in range(600):
         gamma = policy.gamma
@@ -161,7 +163,8 @@ def test_optimal_finds_the_best_gamma_for_the_measured_alpha(alpha: float, c: fl
 
 
 def test_optimal_begins_as_if_drafts_paid_and_soon_knows_better():
-    easy, hard = OptimalGamma(4, 0.2, 0.1), OptimalGamma(4, 0.2, 0.1)
+    easy = OptimalGamma(4, 0.2, 0.1)
+    hard = OptimalGamma(4, 0.2, 0.1)
     for _ in range(20):
         assert easy.gamma == 4
         easy.observe(4, 4)
@@ -214,7 +217,8 @@ def test_a_dear_target_pass_shortens_the_best_draft(extra: float):
 
 
 def test_optimal_stops_using_a_bad_draft_and_tries_it_again():
-    policy, chosen = OptimalGamma(5, 0.4, 0.05), []
+    policy = OptimalGamma(5, 0.4, 0.05)
+    chosen = []
     for _ in range(100):
         chosen.append(policy.gamma)
         policy.observe(policy.gamma, 0)
@@ -228,7 +232,8 @@ def test_optimal_stops_using_a_bad_draft_and_tries_it_again():
 
 
 def test_optimal_only_probes_a_draft_that_costs_too_much():
-    policy, chosen = OptimalGamma(5, 1.5, 0.05), []
+    policy = OptimalGamma(5, 1.5, 0.05)
+    chosen = []
     for _ in range(60):
         chosen.append(policy.gamma)
         policy.observe(policy.gamma, policy.gamma)
@@ -258,7 +263,8 @@ class UnsteadyTime:
     """A clock that advances by random amounts, so that all times differ between runs."""
 
     def __init__(self, seed: int) -> None:
-        self._dice, self._seconds = random.Random(seed), 0.0
+        self._dice = random.Random(seed)
+        self._seconds = 0.0
 
     def perf_counter(self) -> float:
         self._seconds += self._dice.expovariate(1.0)
@@ -273,7 +279,8 @@ def test_a_seeded_run_does_not_depend_on_the_clock(
     for seed in range(2):
         monkeypatch.setattr("specviz.core.clock.time", UnsteadyTime(seed))
         # Fresh copies of the models: measurements of one run must not help the next.
-        target, draft = copy.deepcopy(pair.target), copy.deepcopy(pair.draft)
+        target = copy.deepcopy(pair.target)
+        draft = copy.deepcopy(pair.draft)
         again = pair_of(target, draft, head=pair.head)
         with bare_rounds():
             rounds, _ = finish(again, PROMPT, adaptive(policy, drafter))
@@ -300,7 +307,8 @@ def test_metrics_and_recordings_of_adaptive_runs_are_consistent(
 ):
     trace = Trace.from_events(race(pair, PROMPT, adaptive(policy, drafter)))
     assert read_recording(saved(trace, tmp_path)) == trace
-    ours, m = trace.lane("speculative"), compute_metrics(trace)
+    ours = trace.lane("speculative")
+    m = compute_metrics(trace)
     assert m.drafted == sum(lengths(ours)) == sum(m.counts[o] for o in list(m.counts)[:3])
     assert m.alpha is not None
     tau = sum(predicted_tau(m.alpha, n) for n in lengths(ours)) / len(ours)

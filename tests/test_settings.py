@@ -19,7 +19,8 @@ from specviz.core.options import add_settings, settings_from
 from specviz.core.registry import drafter_names
 from specviz.core.settings import CHATS, GAMMA_POLICIES
 
-NAN, INF = math.nan, math.inf
+NAN = math.nan
+INF = math.inf
 
 REFUSED = [
     ("gamma", -1),

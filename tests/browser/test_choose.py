@@ -11,7 +11,8 @@ from typing import Any
 from playwright.sync_api import expect
 from visitor import PATIENCE, Visit, Visitor, wait_for
 
-RUNNING, OVER = "dialog[data-state=running]", "dialog[data-state=over]"
+RUNNING = "dialog[data-state=running]"
+OVER = "dialog[data-state=over]"
 
 # For every entry of the charts' legends: the width of its sign, the sign's colour, and the chart's
 # colour.

@@ -217,7 +217,8 @@ def test_four_lanes_race_on_one_page_and_their_recording_opens_again(
     visitor = opened(visit, open_page, "?lanes=drafters&length=32")
     trace = Trace.from_dict(visitor.run())
     assert trace.header.settings.temperature == 0  # the default, so that all write the same text
-    page, names = visitor.page, ("draft model", "n-gram", "early exit")
+    page = visitor.page
+    names = ("draft model", "n-gram", "early exit")
     assert trace.lanes == (*names, "baseline") and trace.end is not None
     assert all(len(lane_tokens(trace, lane)) == 32 for lane in trace.lanes)
     assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")

@@ -60,10 +60,8 @@ def test_from_the_landing_to_a_saved_picture_by_keyboard(visit: Visit) -> None:
                 return
         raise AssertionError(f"{name} is not reached")
 
-    prompt, begins = (
-        page.locator("#prompt textarea"),
-        "(field) => [field.scrollLeft, field.scrollTop]",
-    )
+    prompt = page.locator("#prompt textarea")
+    begins = "(field) => [field.scrollLeft, field.scrollTop]"
     prompt.fill("Once upon a time. " * 90)
     prompt.press("End")
     assert prompt.evaluate(begins)[1] > 0

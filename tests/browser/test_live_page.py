@@ -281,7 +281,8 @@ def test_a_part_that_does_not_arrive_is_told_and_fetched_again(
     visit: Visit, sentences: Sentences
 ) -> None:
     visitor = visit()
-    page, notice = visitor.page, visitor.page.locator("[data-notice]")
+    page = visitor.page
+    notice = visitor.page.locator("[data-notice]")
     check_that_labels_fit_without_fonts(page)
     visitor.ready()
     visitor.set("number input for Length", 8)
@@ -343,7 +344,8 @@ def test_a_prompt_of_several_lines_shows_its_first_and_grows_with_the_focus(
 def test_settings_close_by_esc_and_by_a_press_beside_them_and_cover_no_run(
     visitor: Visitor,
 ) -> None:
-    page, panel = visitor.page, visitor.page.locator("#panel")
+    page = visitor.page
+    panel = visitor.page.locator("#panel")
     for field in ("input[type=radio]:checked", "input[type=number]", "select"):
         visitor.settings()
         panel.locator(field).first.focus()
@@ -361,7 +363,8 @@ def test_settings_close_by_esc_and_by_a_press_beside_them_and_cover_no_run(
         visitor.settings()
         visitor.begin(visitor.button("Run"))
         visitor.state("ended")
-        box, lane = panel.bounding_box(), visitor.lane("baseline").bounding_box()
+        box = panel.bounding_box()
+        lane = visitor.lane("baseline").bounding_box()
         assert lane is not None
         assert box is None or lane["x"] + lane["width"] <= box["x"], (width, height)
         assert (box is None) == (width < 1121)

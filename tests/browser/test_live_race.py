@@ -153,7 +153,8 @@ def test_run_again_replaces_a_run_that_is_under_way(visitor: Visitor) -> None:
 
 
 def test_two_visitors_at_once_each_get_their_own_run(visitor: Visitor, visit: Visit) -> None:
-    one, other = visitor, visit()
+    one = visitor
+    other = visit()
     asked = ((one, UNHURRIED, 28), (other, "don't stop", 20))
     for each, prompt, length in asked:
         each.prompt(prompt)
@@ -171,7 +172,8 @@ def test_two_visitors_at_once_each_get_their_own_run(visitor: Visitor, visit: Vi
 
 
 def test_a_closed_tab_ends_its_run(visitor: Visitor, visit: Visit) -> None:
-    one, other = visit(), visitor
+    one = visit()
+    other = visitor
     one.set("number input for Length", 512)
     one.prompt(UNHURRIED)
     one.button("Run").click()

@@ -34,7 +34,8 @@ def test_a_server_that_is_started_anew_is_used_again(
 ) -> None:
     """Its operator then allows a run two seconds."""
     server.start()
-    page, notice = visitor.page, visitor.page.locator("[data-notice]")
+    page = visitor.page
+    notice = visitor.page.locator("[data-notice]")
     page.goto(server.url)
     visitor.ready()
     visitor.set("number input for Length", 400)

@@ -266,7 +266,8 @@ def check_last_picture(painted: list[str], run: Trace) -> None:
     assert {"accepted", "rejected", "corrected", "bonus", "no guess"} <= set(words)  # the legend
     for lane in LANES:
         rounds = run.lane(lane)
-        written, clock = sum(len(r.emitted) for r in rounds), rounds[-1].clock
+        written = sum(len(r.emitted) for r in rounds)
+        clock = rounds[-1].clock
         assert f"{written} tokens · {clock:.2f} s · {per_second(written / clock)} tok/s" in words
     assert {"With drafts", "Target alone"} <= set(words)
     shown = "".join(words)
@@ -278,7 +279,8 @@ def test_a_watched_server_shows_what_it_told_and_names_what_not(
     offline: Page, tmp_path: Path, sentences: Sentences
 ) -> None:
     with replaying(replay_of("vllm", counted=(3, 15, 8))) as server:
-        pair, settings = load_pair(f"{server.url}#target"), Settings(max_new_tokens=12)
+        pair = load_pair(f"{server.url}#target")
+        settings = Settings(max_new_tokens=12)
         trace = Trace.from_events(race(pair, "Once upon a time", settings))
     path = tmp_path / "watched.html"
     path.write_text(standalone_html(trace), "utf-8")

@@ -48,8 +48,10 @@ def tokens_of(trace: Trace) -> list[tuple[Token, list[Token]]]:
 
 def figures(token: Token, around: list[Token]) -> list[str]:
     """The expected parts of the sentence on a sampled token, from the token's own numbers."""
-    own, word = around[-1], visible(token.text)
-    p, q = token.p, token.q
+    own = around[-1]
+    word = visible(token.text)
+    p = token.p
+    q = token.q
     if token.outcome == "ignored":
         fell = next(i for i, other in enumerate(around) if other.outcome == "rejected")
         return [

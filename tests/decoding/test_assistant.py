@@ -27,7 +27,9 @@ SIGNIFICANCE = 1e-4
 def test_chains_read_the_states_and_the_cache_of_the_text_alone(shared: int):
     target = gemma(VOCAB, shared=shared)
     head = assistant(target)
-    pair, text, seen = pair_of(target, head=head), list(PROMPT), 0
+    pair = pair_of(target, head=head)
+    text = list(PROMPT)
+    seen = 0
     rounds = list(speculate(pair, PROMPT, replace(SAMPLED, temperature=2.0)))
     for r in rounds:
         for place, token in enumerate(r.drafted):

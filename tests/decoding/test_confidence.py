@@ -49,7 +49,9 @@ def confidences(r: Round) -> list[float]:
 
 def test_the_threshold_is_what_the_lane_writes_at_the_price_of_one_more_token():
     policy = ConfidenceGamma(8, *COSTS)
-    written, spent = 7.5, 5.0  # the policy's prior, before the first round
+    # The policy's prior, before the first round.
+    written = 7.5
+    spent = 5.0
     for drafted, accepted in ((8, 8), (3, 1), (1, 0), (8, 5)):
         assert policy.gamma == 8
         assert policy.min_confidence == pytest.approx(min(1.0, 0.3 * written / spent))
@@ -72,7 +74,8 @@ def test_the_exponent_of_the_confidences_is_learnt_from_the_verdicts(exponent: f
         policy.observe(8, accepted, round_of_drafts)
     assert calibration.exponent == exponent
     bare = ConfidenceGamma(8, *COSTS)
-    bare._written, bare._spent = policy._written, policy._spent
+    bare._written = policy._written
+    bare._spent = policy._spent
     assert policy.min_confidence == pytest.approx(bare._break_even() ** (1 / exponent))
 
 

@@ -89,7 +89,8 @@ def test_what_an_end_cuts_off_is_shown_by_a_flush():
 
 def test_a_copy_goes_its_own_way():
     tokenizer = TOKENIZERS["byte level"]
-    ids, other = encoded(tokenizer, "x🙂y"), encoded(tokenizer, "z")
+    ids = encoded(tokenizer, "x🙂y")
+    other = encoded(tokenizer, "z")
     stream = TextStream(tokenizer, ids[:1])
     stream.push(ids[1])
     fork = stream.copy()

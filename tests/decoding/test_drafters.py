@@ -142,7 +142,8 @@ def test_a_shallow_pass_shares_cache_and_weights_in_every_family(kind: str):
     assert {p.data_ptr() for p in shallow.parameters()} <= own
     assert 0 < parameter_count(shallow) < parameter_count(model)
     assert dict(model.named_modules()).keys() == before
-    engine, begin = EagerEngine(model, VOCAB), len(PROMPT)
+    engine = EagerEngine(model, VOCAB)
+    begin = len(PROMPT)
     engine.forward(torch.tensor(PROMPT), keep=1)
     engine.rollback(begin)
     drafted = [7, 8, 9]
@@ -242,7 +243,8 @@ def test_a_pass_is_priced_by_what_it_reads():
 def test_the_cost_of_a_static_pass_is_what_an_h100_took():
     """The milliseconds of one token are those of docs/performance.md: a small model spends as long
     on kernels as a large one on reading."""
-    qwen, llama_pair = SHAPES["qwen2.5-1.5b+0.5b"], SHAPES["llama-3.1-8b+3.2-1b"]
+    qwen = SHAPES["qwen2.5-1.5b+0.5b"]
+    llama_pair = SHAPES["llama-3.1-8b+3.2-1b"]
     measured = {qwen.target: 2.9, qwen.draft: 1.8, llama_pair.target: 7.6, llama_pair.draft: 1.9}
     for size, milliseconds in measured.items():
         model = random_model(size, torch.device("meta"))

@@ -34,7 +34,8 @@ def texts_of(target: Table, draft: Table) -> list[Ids]:
     texts = []
     for place in chance.choice(len(runs), SAMPLES, p=np.array(masses) / sum(masses)):
         ids = runs[place]
-        p, q = rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA).numpy()
+        p = rows(target, ids, GAMMA + 1)
+        q = rows(draft, ids, GAMMA).numpy()
         accepted, last = decide_by_draws(
             [float(p[i, token]) for i, token in enumerate(ids)],
             q,

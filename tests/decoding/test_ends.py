@@ -196,7 +196,8 @@ def test_a_prompt_longer_than_the_context_is_refused(short: Pair, sentences: Sen
 def test_past_the_context_of_the_draft_the_target_goes_on_alone(gamma: int, length: int):
     target = mini(20, seed=1, max_position_embeddings=64)
     draft = llama(20, max_position_embeddings=8)
-    pair, prompt = pair_of(target, draft), list(range(length))
+    pair = pair_of(target, draft)
+    prompt = list(range(length))
     rounds, reason = finish(pair, prompt, greedy(gamma, 30))
     assert emitted_ids(rounds) == emitted_ids(baseline(pair, prompt, greedy(0, 30)))
     assert reason == "length"

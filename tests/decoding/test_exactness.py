@@ -302,7 +302,9 @@ def test_dropping_a_draft_because_of_what_was_drawn_fails(monkeypatch: pytest.Mo
 
     def drops_unlikely(*values: Any, **options: Any) -> Draft:
         drawn = whole_run(*values, **options)
-        ids, q, rows = drawn.ids, drawn.q, drawn.step_logits
+        ids = drawn.ids
+        q = drawn.q
+        rows = drawn.step_logits
         chances = q.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
         kept = int((chances > 0.25).long().cumprod(0).sum())
         return Draft(ids[:kept], q[:kept], rows[:kept] if rows is not None else None)

@@ -29,7 +29,8 @@ from specviz.sides.heads import drafter as drafting
 from specviz.sides.heads.eagle import HeadEngine
 from specviz.sides.heads.eagle_files import load_head
 
-VOCAB, LAYERS = 40, 7
+VOCAB = 40
+LAYERS = 7
 PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6]
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=40, drafter="head")
 SHORT = 24  # tokens of a greedy text
@@ -79,7 +80,8 @@ def test_the_chains_of_published_heads_are_what_their_description_says(
 ):
     """Whole runs are tested: chains begin at true states again after every kind of verdict."""
     head, pair = publish(tmp_path / "head")
-    text, seen = list(PROMPT), 0
+    text = list(PROMPT)
+    seen = 0
     rounds = list(speculate(pair, PROMPT, SAMPLED))
     for r in rounds:
         for place, token in enumerate(r.drafted):
@@ -140,7 +142,8 @@ def test_a_compiled_head_gives_the_same_logits_whatever_the_threads(
 ):
     module = pytest.importorskip("specviz.sides.fast_cpu.engine")
     _, pair = publish(tmp_path / "head")
-    ids, rows = torch.tensor(PROMPT), []
+    ids = torch.tensor(PROMPT)
+    rows = []
     for threads in (1, 2, 3):
         monkeypatch.setattr(module, "threads_for", lambda *_, threads=threads: threads)
         target = make_state_engine(pair.target, VOCAB)
@@ -198,7 +201,9 @@ def test_copies_are_as_many_as_those_before_let_expect(tmp_path: Path):
     prompt = [1, 2, 3, 4, 5, 6, 7, 8] * 2
     settings = replace(SAMPLED, gamma=6, drafter="ngram-head", top_k=4, max_new_tokens=300)
     rounds, _ = finish(pair, prompt, settings)
-    ids, likely, counts = list(prompt), {4: 2.0, 3: 1.2, 2: 0.5}, set()
+    ids = list(prompt)
+    likely = {4: 2.0, 3: 1.2, 2: 0.5}
+    counts = set()
     for r in rounds:
         if len(ids) > len(prompt) + 290:  # too little room for all drafts
             break

@@ -96,7 +96,8 @@ def test_greedy_lanes_are_each_compared_with_the_baseline(trace: Trace):
 
 def test_every_report_speaks_of_the_lanes_by_name(trace: Trace, sentences: Sentences):
     for lane in NAMES:
-        m, rounds = compute_metrics(trace, lane), trace.lane(lane)
+        m = compute_metrics(trace, lane)
+        rounds = trace.lane(lane)
         assert m.rounds == len(rounds) and set(m.tokens) == {lane, BASELINE}
         assert m.speedup == pytest.approx(
             (m.seconds[BASELINE] / m.tokens[BASELINE]) / (m.seconds[lane] / m.tokens[lane])

@@ -265,7 +265,8 @@ def test_a_pair_without_a_draft_runs_alone_or_says_so(pair: Pair):
 def test_ties_go_to_the_lowest_id_in_both_lanes(top: dict[str, float]):
     # These chains have no script: their logits come from a table, so equal logits are exactly
     # equal.
-    target, draft = scripted([], 6, seed=1), scripted([], 6, seed=2)
+    target = scripted([], 6, seed=1)
+    draft = scripted([], 6, seed=2)
     for model in (target, draft):
         with torch.no_grad():
             model.head.weight[3:] = model.head.weight[:3]
@@ -321,12 +322,10 @@ def test_a_buffer_of_the_models_own_is_never_written_to(pair: Pair):
 
         def __init__(self, inner: torch.nn.Module) -> None:
             super().__init__()
-            self.inner, self.config, self.device, self.dtype = (
-                inner,
-                inner.config,
-                inner.device,
-                inner.dtype,
-            )
+            self.inner = inner
+            self.config = inner.config
+            self.device = inner.device
+            self.dtype = inner.dtype
             self.given: list[tuple[torch.Tensor, torch.Tensor]] = []
 
         def forward(self, **options: Any) -> Any:

@@ -27,7 +27,9 @@ SIGNIFICANCE = 1e-4
 def test_chains_begin_at_true_states_whatever_was_rejected(kind: str):
     """The test covers a whole run, with chains longer than the number of layers."""
     target, layers = with_layers(kind, VOCAB)
-    pair, text, seen = pair_of(target, head=MtpHead(layers, target)), list(PROMPT), 0
+    pair = pair_of(target, head=MtpHead(layers, target))
+    text = list(PROMPT)
+    seen = 0
     rounds = list(speculate(pair, PROMPT, SAMPLED))
     for r in rounds:
         for place, token in enumerate(r.drafted):

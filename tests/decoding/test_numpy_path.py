@@ -48,7 +48,8 @@ def test_draws_are_the_same_in_whatever_portions_they_are_taken(sizes: tuple[int
 
 
 def test_seeds_and_lanes_have_streams_of_their_own():
-    cpu, streams = torch.device("cpu"), set()
+    cpu = torch.device("cpu")
+    streams = set()
     for seed in (0, 1, 2**32, 2**32 + 1, 2**63 - 1):
         for lane in LANES:
             run = make_context(Settings(seed=seed), VOCAB, cpu, None, lane)
@@ -92,7 +93,8 @@ def test_a_draft_run_draws_what_the_plain_one_draws(settings: Settings):
         path(Scripted(), run) for path, run in zip((NumpyPath, TensorPath), contexts, strict=True)
     )
     for turn in range(40):
-        drawn, wanted = ours.draft([turn], 4), plain.draft([turn], 4)
+        drawn = ours.draft([turn], 4)
+        wanted = plain.draft([turn], 4)
         assert torch.equal(drawn.ids, wanted.ids)
         torch.testing.assert_close(drawn.q, wanted.q)
 
@@ -113,7 +115,8 @@ def test_the_quick_verdict_is_the_plain_one(settings: Settings, drafter: Any):
     target = mini(VOCAB)
     pair = pair_of(target, relative(target, noise=0.1))
     long = replace(settings, gamma=4, max_new_tokens=80, ignore_eos=True, drafter=drafter)
-    quick, asked = lane(pair, long), lane(pair, long, plain)
+    quick = lane(pair, long)
+    asked = lane(pair, long, plain)
     assert emitted_ids(quick) == emitted_ids(asked)
     assert [[t.u for t in r.drafted] for r in quick] == [[t.u for t in r.drafted] for r in asked]
     if drafter == "model":
@@ -123,7 +126,8 @@ def test_the_quick_verdict_is_the_plain_one(settings: Settings, drafter: Any):
 def test_a_draw_from_a_row_is_the_draw_from_its_tensor():
     settings = Settings(temperature=1.0)
     for seed in range(30):
-        logits, u = rows(1, seed), torch.rand(1, generator=generator(seed), dtype=torch.float64)
+        logits = rows(1, seed)
+        u = torch.rand(1, generator=generator(seed), dtype=torch.float64)
         memory = Distributions(settings, VOCAB)  # its temperature is 1
         memory.reserve(1)
         drawn = memory.draw(0, logits, u.item())

@@ -107,7 +107,9 @@ def test_cards_tell_the_numbers_of_their_own_place(
     if form == "static":
         monkeypatch.setenv("SPECVIZ_FORM", form)
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=60, seed=5, ignore_eos=True)
-    text, judged, corrected = [1, 2, 3] * 4, 0, set()
+    text = [1, 2, 3] * 4
+    judged = 0
+    corrected = set()
     with eager_only() if form == "eager" else nullcontext():
         rounds = list(speculate(pair, text, settings))
     for r in rounds:
@@ -136,7 +138,8 @@ def test_cards_tell_the_numbers_of_their_own_place(
 def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
     """This includes draws u next to p / q, and p equal to q."""
     shared = torch.Generator().manual_seed(2)
-    settings, verdicts = Settings(**sampling), set()
+    settings = Settings(**sampling)
+    verdicts = set()
     for spread in (0.0, 0.1, 1.0):
         for turn in range(40):
             logits = 3 * torch.randn(4, VOCAB, generator=shared)
@@ -159,7 +162,8 @@ def has_compiled_drafts(path: Any) -> bool:
 
 
 def test_a_path_is_chosen_by_engine_and_device(pair: Pair):
-    cpu, other = torch.device("cpu"), torch.device("meta")
+    cpu = torch.device("cpu")
+    other = torch.device("meta")
     engine = make_engine(pair.target, VOCAB)
     run = make_context(Settings(), VOCAB, cpu, None, "speculative")
     assert has_compiled_drafts(engine.path(run))
@@ -201,6 +205,7 @@ def test_greedy_ids_are_the_same_in_numpy():
     for _ in range(200):
         rows = torch.randn(3, VOCAB, generator=generator)
         rows[:, 5] = rows.amax(-1) * (1 - 2.0**-22)  # a tie within rounding
-        rows[0, 5], rows[1, 5] = rows[0].max() * (1 - 2.0**-19), rows[1].max()
+        rows[0, 5] = rows[0].max() * (1 - 2.0**-19)
+        rows[1, 5] = rows[1].max()
         assert greedy_ids(rows).tolist() == [greedy_id(row) for row in rows.numpy()]
         assert greedy_ids(rows)[1:].max() <= 5

@@ -23,7 +23,9 @@ from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.core.tokens import Annotator
 from specviz.core.types import Prefilled
 
-TARGET, DRAFT = 8.0, 1.0  # seconds of virtual time for a pass
+# Seconds of virtual time for a pass.
+TARGET = 8.0
+DRAFT = 1.0
 PROMPT = [3, 1, 4]
 SAMPLED = Settings(gamma=3, temperature=1.0, max_new_tokens=40)
 

@@ -224,7 +224,8 @@ def test_kept_tokens_are_read_again_in_no_further_pass_and_not_for_ever():
     make_engine(target, 40)  # its trial
     rows = rows_of_passes(target)
     rounds = list(speculate(pair_of(target, draft), PROMPT, greedy(gamma=2)))
-    judged, counts = outcome_counts(rounds), [len(r.drafted) for r in rounds]
+    judged = outcome_counts(rounds)
+    counts = [len(r.drafted) for r in rounds]
     assert not judged["accepted"] and judged["rejected"]
     prompt, *passes = rows
     assert prompt == len(PROMPT) - 1

@@ -67,7 +67,8 @@ def test_a_row_is_what_the_definitions_say(logits: list[float], settings: Settin
 @examples(60)
 @given(LOGITS, SETTINGS)
 def test_rows_do_not_depend_on_each_other(logits: list[float], settings: Settings):
-    row, other = torch.tensor([logits]), torch.tensor([logits[::-1]])
+    row = torch.tensor([logits])
+    other = torch.tensor([logits[::-1]])
     both = probabilities(torch.cat([row, other]), settings)
     assert torch.equal(both[:1], probabilities(row, settings))
     assert torch.equal(both[1:], probabilities(other, settings))
@@ -178,7 +179,8 @@ def test_uniforms_lie_in_the_half_open_unit_interval():
 
 
 def test_the_residual_is_what_p_has_above_q():
-    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.2, 0.6, 0.2])
+    p = torch.tensor([0.5, 0.5, 0.0])
+    q = torch.tensor([0.2, 0.6, 0.2])
     assert residual(p, q).tolist() == [1.0, 0.0, 0.0]
 
 
@@ -193,7 +195,8 @@ def rows(*values: list[float]) -> Tensor:
 
 
 def test_a_token_that_the_target_rules_out_is_refused_even_at_u_zero():
-    p, q = rows([1.0, 0.0], [0.5, 0.5]), rows([0.0, 1.0])
+    p = rows([1.0, 0.0], [0.5, 0.5])
+    q = rows([0.0, 1.0])
     assert verify(p, q, torch.tensor([1]), torch.zeros(1), rng()) == (0, 0, "corrected")
 
 

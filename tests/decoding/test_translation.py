@@ -139,7 +139,10 @@ class Writer:
         self.name = "scripted"
         self.device = torch.device("cpu")
         self.length = 0
-        self._known, self._text, self._begin, self._vocab = known, text, begin, vocab
+        self._known = known
+        self._text = text
+        self._begin = begin
+        self._vocab = vocab
         self.fed: list[int] = []
 
     @property
@@ -165,7 +168,8 @@ def test_a_draft_that_writes_the_targets_text_is_kept_across_unfinished_characte
 ):
     """The text has characters of several tokens, line breaks and spaces, all split differently from
     the target's tokens. The draft reads exactly the written text."""
-    theirs, text = TOKENIZERS[kind](), " the cat 日本 sat\n\n  on the 🙂 mat"
+    theirs = TOKENIZERS[kind]()
+    text = " the cat 日本 sat\n\n  on the 🙂 mat"
     pair = pair_with(theirs)
     script = pair.tokenizer(text, add_special_tokens=False)["input_ids"]
     known = pair.shared.draft
@@ -185,9 +189,12 @@ def test_a_draft_that_writes_the_targets_text_is_kept_across_unfinished_characte
 
 def test_the_draft_keeps_its_own_tokens_up_to_the_first_that_was_wrong():
     pair = pair_with(coarse())
-    known, end = pair.shared.draft, 0
-    prompt, word = pair.encode("a"), pair.tokenizer("the", add_special_tokens=False)["input_ids"]
-    letters, spelled = [known.ids[bytes([b])] for b in b"the"], known.spell(b"the")
+    known = pair.shared.draft
+    end = 0
+    prompt = pair.encode("a")
+    word = pair.tokenizer("the", add_special_tokens=False)["input_ids"]
+    letters = [known.ids[bytes([b])] for b in b"the"]
+    spelled = known.spell(b"the")
     assert letters != spelled
     text = DraftText(pair, pair.shared, prompt)
     text.extend([*prompt, *word], letters)
@@ -212,7 +219,8 @@ def speaking(pair: Pair, script: list[int], begin: int) -> Any:
 
     def forward(*values: Any, **options: Any) -> Any:
         cache = options[cache_argument(pair.target)]
-        start, count = cache.get_seq_length(), options["input_ids"].shape[1]
+        start = cache.get_seq_length()
+        count = options["input_ids"].shape[1]
         output = whole(pair.target, *values, **options)
         kept = output.logits.shape[1]
         output.logits.zero_()
@@ -261,7 +269,8 @@ def test_after_every_draft_the_draft_has_read_the_text_and_its_own_guesses(
 
 
 def test_sampled_sequences_follow_the_target():
-    pair, settings = small_pair(), replace(SAMPLED, temperature=0.7, top_k=3, max_new_tokens=5)
+    pair = small_pair()
+    settings = replace(SAMPLED, temperature=0.7, top_k=3, max_new_tokens=5)
     law = continuation_distribution(pair.target, [2, 0], 2, settings)
     samples = list(short_texts(pair, [2, 0], settings, count=300, shown=2))
     assert p_value(samples, law) > SIGNIFICANCE
@@ -313,7 +322,8 @@ def test_a_draft_is_drawn_from_the_drafts_own_law_over_shared_tokens(
 ):
     """This holds after every verdict: rejected tokens are forgotten, and each id keeps its
     probability."""
-    pair, seen = pair_with(coarse()), []
+    pair = pair_with(coarse())
+    seen = []
     settings = Settings(gamma=3, temperature=1.0, max_new_tokens=40, ignore_eos=True)
     whole_run = SharedTokensDrafter._drafted
 

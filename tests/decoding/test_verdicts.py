@@ -27,7 +27,9 @@ from specviz.runs.identities import check_trace
 from specviz.runs.rerun import compared
 from specviz.sides.verdicts import block, typical
 
-GAMMA, WORDS, SAMPLES = 3, 3, 1000
+GAMMA = 3
+WORDS = 3
+SAMPLES = 1000
 UNLIKE = (1, 12)  # seeds of two tables that rarely agree
 EXACT = [name for name in verdict_names() if verdict_kind(name).exact]
 RULES = {name: verdict_kind(name).decide for name in verdict_names()}
@@ -42,7 +44,8 @@ def tables(seed: int) -> dict[Ids, Tensor]:
 
 def drafts(draft: dict[Ids, Tensor]) -> Iterator[tuple[Ids, float]]:
     """Every draft run with the length of the table's longest text, and its probability."""
-    words, length = len(draft[()]), max(map(len, draft))
+    words = len(draft[()])
+    length = max(map(len, draft))
     for ids in product(range(words), repeat=length):
         mass = 1.0
         for place, token_id in enumerate(ids):
@@ -63,7 +66,8 @@ def whole_texts(rule: Any, target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) 
     sums = {ids: row.double().numpy().cumsum() for ids, row in target.items()}
     texts = []
     for place in chance.choice(len(runs), SAMPLES, p=np.array(masses) / sum(masses)):
-        ids, draws = runs[place], torch.from_numpy(chance.random(GAMMA + 1))
+        ids = runs[place]
+        draws = torch.from_numpy(chance.random(GAMMA + 1))
         source = PremadeDraws(draws[GAMMA:])
         accepted, next_id = rule(*known[ids], torch.tensor(ids), draws[:GAMMA], source).tolist()
         text = (*ids[:accepted], next_id)
@@ -87,7 +91,9 @@ def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[s
     """The expected number of drafts of a run that each exact rule keeps."""
     expected = dict.fromkeys(EXACT, 0.0)
     for ids, mass in drafts(draft):
-        p, q, given = rows(target, ids, len(ids) + 1), rows(draft, ids, len(ids)), torch.tensor(ids)
+        p = rows(target, ids, len(ids) + 1)
+        q = rows(draft, ids, len(ids))
+        given = torch.tensor(ids)
         own = p[:-1].gather(-1, given[:, None])[:, 0].double()
         kept = (own / q.gather(-1, given[:, None])[:, 0].double()).clamp(max=1)
         failed = 1 - block.block_numbers(p, q, given)[1]
@@ -99,7 +105,8 @@ def expected_kept(target: dict[Ids, Tensor], draft: dict[Ids, Tensor]) -> dict[s
 
 @pytest.mark.parametrize("name", verdict_names())
 def test_texts_of_three_verdicts_follow_the_target_and_of_the_fourth_do_not(name: str):
-    target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
+    target = tables(UNLIKE[0])
+    draft = tables(UNLIKE[1])
     fit = p_value(whole_texts(RULES[name], target, draft), law(target))
     assert fit > SIGNIFICANCE if name in EXACT else fit < SIGNIFICANCE
 
@@ -113,16 +120,21 @@ def test_a_block_that_takes_its_weight_for_the_threshold_fails(monkeypatch: pyte
         return weight, weight
 
     monkeypatch.setattr(block, "block_numbers", lenient)
-    target, draft = tables(UNLIKE[0]), tables(UNLIKE[1])
+    target = tables(UNLIKE[0])
+    draft = tables(UNLIKE[1])
     assert p_value(whole_texts(block.decide_block, target, draft), law(target)) < SIGNIFICANCE
 
 
 def test_what_follows_a_block_is_drawn_from_what_its_weight_leaves():
     """The distribution is norm(max(0, weight p - q)) at the position after the accepted drafts."""
-    target, draft, places = tables(UNLIKE[0]), tables(UNLIKE[1]), 0
+    target = tables(UNLIKE[0])
+    draft = tables(UNLIKE[1])
+    places = 0
     draws = (torch.arange(100, dtype=torch.float64) + 0.5) / 100
     for ids, _ in drafts(draft):
-        p, q, given = rows(target, ids, GAMMA + 1), rows(draft, ids, GAMMA), torch.tensor(ids)
+        p = rows(target, ids, GAMMA + 1)
+        q = rows(draft, ids, GAMMA)
+        given = torch.tensor(ids)
         weight, threshold = block.block_numbers(p, q, given)
         for kept in range(1, GAMMA):
             left = (weight[kept - 1] * p[kept].double() - q[kept].double()).clamp(min=0.0)
@@ -176,7 +188,8 @@ def test_one_hot_rows_get_one_verdict(name: str):
     """A greedy run therefore needs only one rule: see `Settings.effective_verdict`."""
     source = torch.Generator().manual_seed(1)
     for ids in product(range(2), repeat=GAMMA):
-        p, q = torch.eye(3)[[0, 1, 0, 2]], torch.eye(3)[list(ids)]
+        p = torch.eye(3)[[0, 1, 0, 2]]
+        q = torch.eye(3)[list(ids)]
         values = p, q, torch.tensor(ids), uniforms(GAMMA, source), source
         assert RULES[name](*values).tolist() == decide_on_tensors(*values).tolist()
 

@@ -99,7 +99,10 @@ def test_passes_of_every_width_give_the_models_own_logits(kind: str, dtype: torc
     model = MODELS[kind]().to(dtype)
     model.model.rotary_emb.float()  # as transformers keeps it when it loads such weights
     assert suits(model)
-    engine, place, ours, ids = CompiledEngine(model, VOCAB), 0, [], numbers(288)
+    engine = CompiledEngine(model, VOCAB)
+    place = 0
+    ours = []
+    ids = numbers(288)
     for width in [*range(1, 18), 1, 1, 2, 33, 65, 1]:
         ours.append(engine.forward(ids[place : place + width], width))
         place += width
@@ -111,12 +114,15 @@ def test_logits_are_the_same_to_the_last_bit_whatever_the_width_and_the_threads(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then greedy texts of both lanes cannot differ, even at a tie."""
-    model, ids = grouped().to(dtype), numbers(60)
+    model = grouped().to(dtype)
+    ids = numbers(60)
     model.model.rotary_emb.float()
     runs = []
     for threads, widths in ((1, [1] * 60), (1, [6] * 10), (2, [60]), (3, [5, 7, 13] * 3)):
         monkeypatch.setattr(module, "threads_for", lambda *_, threads=threads: threads)
-        engine, place, rows = CompiledEngine(model, VOCAB), 0, []
+        engine = CompiledEngine(model, VOCAB)
+        place = 0
+        rows = []
         for width in widths:
             part = ids[place : place + width]
             if len(part):
@@ -130,7 +136,9 @@ def test_threads_that_have_gone_to_sleep_take_part_in_the_next_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "threads_for", lambda *_: 3)
-    model, ids, rows = grouped(), numbers(12), []
+    model = grouped()
+    ids = numbers(12)
+    rows = []
     engine = CompiledEngine(model, VOCAB)
     for i, one in enumerate(ids.split(1)):
         rows.append(engine.forward(one, 1))
@@ -146,7 +154,9 @@ def test_a_draft_run_is_its_steps(
     fed: int, temperature: float, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "threads_for", lambda *_: threads)
-    model, ids, uniforms = grouped(), numbers(fed + 7), np.random.default_rng(3).random(5)
+    model = grouped()
+    ids = numbers(fed + 7)
+    uniforms = np.random.default_rng(3).random(5)
     engines = [CompiledEngine(model, VOCAB) for _ in range(2)]
     for engine in engines:
         engine.forward(ids[:7], 1)
@@ -170,13 +180,16 @@ def test_a_draft_run_is_its_steps(
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 67, 128, 300])
 @pytest.mark.parametrize("keep", [1, 3, 70, 300])
 def test_a_long_prompt_is_fed_in_blocks(length: int, keep: int) -> None:
-    model, keep, ids = grouped(), min(keep, length), numbers(length, 1)
+    model = grouped()
+    keep = min(keep, length)
+    ids = numbers(length, 1)
     close(CompiledEngine(model, VOCAB).forward(ids, keep), own_logits(model, ids)[-keep:])
 
 
 @pytest.mark.parametrize("length", [1, 6, 70])
 def test_logits_are_divided_by_the_temperature(length: int) -> None:
-    model, ids = grouped(), numbers(length)
+    model = grouped()
+    ids = numbers(length)
     for engine in (CompiledEngine(model, VOCAB), EagerEngine(model, VOCAB)):
         wanted = engine.forward(ids, length) / 0.7
         engine.rollback(0)
@@ -193,7 +206,8 @@ def test_logits_stay_when_the_engine_goes_on() -> None:
 
 
 def test_rolled_back_tokens_leave_no_trace() -> None:
-    engine, ids = CompiledEngine(grouped(), VOCAB), torch.arange(20)
+    engine = CompiledEngine(grouped(), VOCAB)
+    ids = torch.arange(20)
     engine.forward(ids, 1)
     wanted = engine.forward(torch.tensor([7, 8]), 2)
     for count in (3, 150):  # the second makes the cache grow
@@ -204,11 +218,13 @@ def test_rolled_back_tokens_leave_no_trace() -> None:
 
 
 def test_a_pass_through_the_first_layers_is_the_model_cut_off() -> None:
-    model, ids = grouped(num_hidden_layers=3), torch.arange(10)
+    model = grouped(num_hidden_layers=3)
+    ids = torch.arange(10)
     cut = copy.deepcopy(model)
     cut.model.layers = cut.model.layers[:2]
     cut.config.num_hidden_layers = 2
-    engine, eager = CompiledEngine(model, VOCAB), EagerEngine(cut, VOCAB)
+    engine = CompiledEngine(model, VOCAB)
+    eager = EagerEngine(cut, VOCAB)
     close(engine.forward(ids, 4, layers=2), eager.forward(ids, 4))
     engine.rollback(0)
     close(engine.forward(ids, 4), EagerEngine(model, VOCAB).forward(ids, 4))
@@ -244,7 +260,8 @@ def one_step(model: Any) -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_whatever_changes_the_model_is_seen_by_the_next_run(change: str) -> None:
-    model, ids = grouped(), numbers(9)
+    model = grouped()
+    ids = numbers(9)
     before = make_engine(model, VOCAB).forward(ids, 9)
     CHANGES[change](model)
     engine = make_engine(model, VOCAB)
@@ -323,7 +340,8 @@ def test_without_numba_everything_runs_on_transformers_modules(
 @pytest.mark.parametrize("length", [0, 1, 5, 70])
 def test_a_cache_that_is_taken_over_is_as_good_as_one_of_its_own(length: int):
     model = grouped()
-    prompt, following = numbers(length), numbers(3, seed=1)
+    prompt = numbers(length)
+    following = numbers(3, seed=1)
     first, second, alone = (CompiledEngine(model, VOCAB) for _ in range(3))
     for engine in (first, alone):
         engine.keep_states([1])

@@ -78,7 +78,8 @@ def test_a_replay_does_what_the_function_does():
 
 
 def test_a_function_that_reads_values_is_not_captured():
-    ones, before = torch.ones(2, device=DEVICE), torch.cuda.current_stream()
+    ones = torch.ones(2, device=DEVICE)
+    before = torch.cuda.current_stream()
     with pytest.warns(UserWarning, match="could not be captured"):
         program = Program(lambda t: (t + t.sum().item(),), [ones])
     assert not program.graphed and program(ones)[0].tolist() == [3.0, 3.0]
@@ -115,7 +116,8 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
     close = 1e-3 if dtype == torch.float32 else 0.1
     with torch.inference_mode():
         while run.ended is None:
-            before, gamma = list(run.ids), run.gamma()
+            before = list(run.ids)
+            gamma = run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
             judged = run.path.judge(run.ids, draft)
             ids = torch.tensor([before + judged.ids], device=DEVICE)
@@ -126,7 +128,8 @@ def test_every_round_sees_what_an_uncached_pass_sees(dtype: torch.dtype, short_w
 
 def test_sampled_sequences_follow_the_target():
     models = [llama(4, seed=seed) for seed in (0, 1)]
-    settings, prompt = Settings(gamma=3, temperature=1.0, max_new_tokens=6), [2, 0]
+    settings = Settings(gamma=3, temperature=1.0, max_new_tokens=6)
+    prompt = [2, 0]
     law = continuation_distribution(models[0], prompt, 3, settings)
     pair = pair_of(*map(on_device, models))
     runs = (replace(settings, seed=seed) for seed in range(800))

@@ -105,8 +105,13 @@ def test_a_capture_follows_three_runs_on_its_stream(monkeypatch: pytest.MonkeyPa
     options = {"capture_error_mode": "thread_local"}
     assert found is graphs
     assert graphs.calls == [
-        *("side waits for current", "run", "run", "run"),
-        *(("pool", "side", options), "run", "end"),
+        "side waits for current",
+        "run",
+        "run",
+        "run",
+        ("pool", "side", options),
+        "run",
+        "end",
     ]
 
 

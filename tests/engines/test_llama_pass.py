@@ -26,14 +26,28 @@ from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass, llama_pass
 
 VOCAB = 40
 KINDS = [
-    *("llama", "qwen 2", "qwen 3", "llama, scaled", "llama, biases", "llama, wide heads"),
-    *("llama, llama 3 rope", "llama, yarn"),
+    "llama",
+    "qwen 2",
+    "qwen 3",
+    "llama, scaled",
+    "llama, biases",
+    "llama, wide heads",
+    "llama, llama 3 rope",
+    "llama, yarn",
 ]
 IDS = torch.arange(2 * MAX_TOKENS) * 7 % VOCAB
 # Operations of torch that compute nothing.
 VIEWS = {
-    *("alias", "chunk", "reshape", "select", "slice", "split_with_sizes", "t", "transpose"),
-    *("unsqueeze", "view"),
+    "alias",
+    "chunk",
+    "reshape",
+    "select",
+    "slice",
+    "split_with_sizes",
+    "t",
+    "transpose",
+    "unsqueeze",
+    "view",
 }
 
 

@@ -88,7 +88,8 @@ def found_weights(kind: str, blocks: NDArray[np.uint8], width: int) -> NDArray[n
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_blocks_have_the_numbers_that_gguf_reads(kind: str) -> None:
     blocks = random_rows(kind, rows=50, width=1280)  # five blocks of the largest kinds
-    found, known = found_weights(kind, blocks, 1280), known_weights(kind, blocks)
+    found = found_weights(kind, blocks, 1280)
+    known = known_weights(kind, blocks)
     assert found.shape == known.shape == (50, 1280) and len(np.unique(known)) > 100
     assert np.isfinite(known).all() and (found == known).all()
 

@@ -8,7 +8,8 @@ from specviz.files.few_bits.stale_code import forget_stale_code
 
 
 def test_code_is_kept_as_long_as_no_source_changes(tmp_path: Path) -> None:
-    kept, source = tmp_path / "__pycache__" / "a.f-1.py311.nbi", tmp_path / "b.py"
+    kept = tmp_path / "__pycache__" / "a.f-1.py311.nbi"
+    source = tmp_path / "b.py"
     source.write_text("x = 1\n")
 
     def compiled() -> None:

@@ -161,7 +161,8 @@ def check_every_round(pair: Pair, settings: Settings) -> None:
     run.prefill()
     with torch.inference_mode():
         while run.ended is None:
-            before, gamma = list(run.ids), run.gamma()
+            before = list(run.ids)
+            gamma = run.gamma()
             draft = run.drafter.draft(run.ids, gamma) if gamma else None
             judged = run.path.judge(run.ids, draft)
             assert len(judged.ids) == gamma
@@ -399,7 +400,8 @@ def test_scripted_verdicts_run_inside_the_program(pair: Pair):
         pair, PROMPT, settings, "speculative", LaneOptions(other_rule=scripted(0.7))
     )
     found = [token.outcome for r in rounds for token in r.drafted]
-    accepted, rejected = found.count("accepted"), found.count("rejected")
+    accepted = found.count("accepted")
+    rejected = found.count("rejected")
     assert accepted / (accepted + rejected) == pytest.approx(0.7, abs=0.09)
 
 

@@ -50,8 +50,14 @@ CAPACITY = 64
 CHUNK = 16
 IDS = torch.arange(CAPACITY) * 7 % VOCAB
 KINDS = [
-    *("llama", "qwen 2", "qwen 3", "llama, scaled", "llama, biases", "llama, wide heads"),
-    *("llama, llama 3 rope", "llama, yarn"),
+    "llama",
+    "qwen 2",
+    "qwen 3",
+    "llama, scaled",
+    "llama, biases",
+    "llama, wide heads",
+    "llama, llama 3 rope",
+    "llama, yarn",
 ]
 
 

@@ -12,7 +12,8 @@ def all_pairs(**given: Iterable[Any]) -> list[dict[str, Any]]:
 
     The result is always the same: each value is the one that adds most new pairs.
     """
-    names, choices = list(given), {name: list(values) for name, values in given.items()}
+    names = list(given)
+    choices = {name: list(values) for name, values in given.items()}
     pairs = {
         (one, a, other, b)
         for one, other in itertools.combinations(range(len(names)), 2)

@@ -8,7 +8,9 @@ from dataclasses import replace
 from specviz import Round, Trace
 from specviz.core.lanes import LANES
 
-PASS, STEP = 0.010, 0.001  # seconds of a target pass and of a draft step on the steady machine
+# Seconds on the steady machine.
+TARGET_PASS = 0.010
+DRAFT_STEP = 0.001
 
 
 def steady(r: Round) -> float:
@@ -40,10 +42,12 @@ def timed(run: Trace, factor: Callable[[Round], float]) -> Trace:
     """Time the run like a machine that delays each round by this factor."""
     lanes = {}
     for lane in LANES:
-        clock, lanes[lane] = 0.0, list[Round]()
+        clock = 0.0
+        lanes[lane] = list[Round]()
         prefill = sum(run.header.prefill_seconds[lane].values())
         for r in run.lane(lane):
-            drafting, verifying = (factor(r) * s for s in (STEP * len(r.drafted), PASS))
+            drafting = factor(r) * (DRAFT_STEP * len(r.drafted))
+            verifying = factor(r) * TARGET_PASS
             clock += drafting + verifying
             times = {"draft_seconds": drafting, "verify_seconds": verifying, "clock": clock}
             lanes[lane].append(replace(r, **times, overhead_seconds=0.0, wall=prefill + clock))

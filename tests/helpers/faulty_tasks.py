@@ -92,7 +92,8 @@ class FaultyRace:
         from specviz import race
         from specviz.core.events import Round
 
-        target, rounds = mini(5, spread=2.0), 0
+        target = mini(5, spread=2.0)
+        rounds = 0
 
         def hurt(module: Any, arguments: Any, output: Any) -> Any:
             return output if rounds < self.after else self._hurt(output)

@@ -18,7 +18,9 @@ from filed import tokens as tokens_of
 from malformed_recordings import SETTINGS, Edit, Values, part, put, shift, token
 from places import ROOT
 
-SAMPLED, GREEDY, LOSES = "easy", "repetitive", "loses"
+SAMPLED = "easy"
+GREEDY = "repetitive"
+LOSES = "loses"
 REASONS = part("end", "reasons")
 AGREEMENT = part("end", "lanes", "speculative")
 JUDGED = ("accepted", "rejected")
@@ -145,7 +147,8 @@ def called_sampled(data: Values, *fields: str) -> None:
 def cut_to_fit(data: Values) -> None:
     """Cut both lanes after a rejection, and ask for that length: a real last round would draft
     less."""
-    kept, count = [], 0
+    kept = []
+    count = 0
     for r in ours(data):
         kept.append(r)
         count += len(emitted(r))
@@ -189,7 +192,8 @@ def _wanted_less(r: Values) -> Values:
     q = {c["id"]: c["probability"] for c in own["top_q"]}
     gone = next(t["id"] for t in r["drafted"] if t["outcome"] == "rejected")
     for choice in own["top_p"]:
-        i, p = choice["id"], choice["probability"]
+        i = choice["id"]
+        p = choice["probability"]
         if i != gone and q.get(i, 0.0) > p:
             return {"id": i, "p": p, "q": q[i]}
     return {}

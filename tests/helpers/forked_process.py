@@ -26,7 +26,8 @@ class ForkedProcess:
     ) -> None:
         its_stdin, ours_to_write = os.pipe()
         ours_to_read, its_stdout = os.pipe()
-        self.stdin, self.stdout = os.fdopen(ours_to_write, "wb"), os.fdopen(ours_to_read, "rb")
+        self.stdin = os.fdopen(ours_to_write, "wb")
+        self.stdout = os.fdopen(ours_to_read, "rb")
         self._process = _started(command, env or os.environ, its_stdin, its_stdout)
         os.close(its_stdin)
         os.close(its_stdout)

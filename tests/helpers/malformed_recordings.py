@@ -28,11 +28,14 @@ def part(*names: str) -> Place:
     return found
 
 
-WHOLE, HEADER, END = part(), part("header"), part("end")
+WHOLE = part()
+HEADER = part("header")
+END = part("end")
 SAID = part("end", "lanes", "speculative")
 LANES_SAID = {"speculative": {"identical": True, "compared": 0, "divergence": None}}
 NOTHING_SAID = {"speculative": {"identical": None, "compared": 4, "divergence": None}}
-SETTINGS, TARGET = part("header", "lanes", "speculative"), part("header", "target")
+SETTINGS = part("header", "lanes", "speculative")
+TARGET = part("header", "target")
 
 
 def round_with(outcome: str, lane: str = "speculative") -> Place:
@@ -86,9 +89,12 @@ def bonus_after_ignored(data: Values) -> None:
 
 
 LONG_NAME = "<script>" * 1000
-ROUND, BASELINE = round_with("rejected"), round_with("bonus", "baseline")
-REJECTED, IGNORED = token("rejected"), token("ignored")
-CORRECTED, BONUS = token("corrected"), token("bonus")
+ROUND = round_with("rejected")
+BASELINE = round_with("bonus", "baseline")
+REJECTED = token("rejected")
+IGNORED = token("ignored")
+CORRECTED = token("corrected")
+BONUS = token("bonus")
 DAMAGED_TOP = [{"id": 1, "text": "a", "probability": p} for p in (0.2, 0.5)]
 HEAVY_TOP = [{"id": i, "text": "a", "probability": 0.7} for i in (1, 2)]
 MANY_TOP = [{"id": i, "text": "a", "probability": 0.1} for i in range(6)]

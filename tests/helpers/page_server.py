@@ -43,7 +43,9 @@ class Site:
     """A running page. cookie: with which requests come, if that of a visitor who has signed in."""
 
     def __init__(self, page: Page, host: str, port: int) -> None:
-        self.page, self.host, self.port = page, host, port
+        self.page = page
+        self.host = host
+        self.port = port
         self.url = f"http://{host}:{port}"
         self.cookie = ""
 

@@ -15,8 +15,17 @@ from gguf_writer import write_model
 from toy_models import byte_level, generated
 
 KINDS = (
-    *("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"),
-    *("Q4_K", "Q5_K", "Q6_K"),
+    "F32",
+    "F16",
+    "BF16",
+    "Q8_0",
+    "Q4_0",
+    "Q4_1",
+    "Q5_0",
+    "Q5_1",
+    "Q4_K",
+    "Q5_K",
+    "Q6_K",
 )
 """All kinds that compiled passes read."""
 

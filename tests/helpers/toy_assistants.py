@@ -24,7 +24,8 @@ from specviz.core.model_facts import cache_argument
 from specviz.sides.heads.assistant import Assistant, buildable
 
 WINDOW = 6
-SLIDING, FULL = "sliding_attention", "full_attention"
+SLIDING = "sliding_attention"
+FULL = "full_attention"
 
 
 KINDS = (SLIDING, FULL, SLIDING, FULL)  # of the target's layers
@@ -77,7 +78,8 @@ def assistant(target: Any, **changes: Any) -> Assistant:
 
 def drafted_logits(head: Assistant, target: Any, ids: Sequence[int], chain: int) -> Tensor:
     """Compute the logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
-    text, known = torch.tensor([list(ids)]), len(ids) - chain
+    text = torch.tensor([list(ids)])
+    known = len(ids) - chain
     last = len(KINDS) - target.config.num_kv_shared_layers  # of the layers that keep keys
     with torch.no_grad():
         cache = DynamicCache()  # without windows
@@ -104,6 +106,7 @@ def drafted_logits(head: Assistant, target: Any, ids: Sequence[int], chain: int)
 
 def saved_pair(folder: Path) -> tuple[Path, Path]:
     """Save a target and its assistant; returns their folders."""
-    target, model = gemma(8), assistant_model(8)
+    target = gemma(8)
+    model = assistant_model(8)
     model.save_pretrained(folder / "helper")
     return saved(folder / "target", target, words(8)), folder / "helper"

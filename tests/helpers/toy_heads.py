@@ -23,7 +23,8 @@ from specviz.sides.heads.eagle import Head, HeadConfig
 
 def random_head(target: Any) -> Head:
     """Make a head that fits any target whose layers can be found, and guesses at random."""
-    own, vocab = text_config(target), logit_width(target)
+    own = text_config(target)
+    vocab = logit_width(target)
     layer = LlamaConfig(
         vocab_size=vocab,
         hidden_size=own.hidden_size,
@@ -38,8 +39,12 @@ def random_head(target: Any) -> Head:
     return Head(config, torch.randn(vocab, own.hidden_size)).to(target.dtype).eval()
 
 
-HEADS, KV_HEADS, DIM, INNER = 2, 1, 32, 64
-THETA, EPS = 500.0, 1e-5
+HEADS = 2
+KV_HEADS = 1
+DIM = 32
+INNER = 64
+THETA = 500.0
+EPS = 1e-5
 
 
 @dataclass
@@ -62,7 +67,8 @@ class ToyHead:
         self._read: tuple[list[int], Tensor] | None = None
         generator = torch.Generator().manual_seed(self.seed)
         config = self.target.config
-        width, vocab = config.hidden_size, config.vocab_size
+        width = config.hidden_size
+        vocab = config.vocab_size
         shapes = {
             "fc": (width, len(self.states) * width),
             "q": (HEADS * DIM, 2 * width),
@@ -86,7 +92,8 @@ class ToyHead:
 
     def logits(self, ids: Sequence[int], chain: int) -> Tensor:
         """Compute the logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
-        w, text = self.w, torch.tensor(list(ids))
+        w = self.w
+        text = torch.tensor(list(ids))
         known = len(ids) - chain  # tokens of the text; the target has read all but the last
         with torch.no_grad():
             hidden = self._target_states(ids[: known - 1]) @ w["fc"].T
@@ -107,11 +114,13 @@ class ToyHead:
         return self._read[1]
 
     def _layer(self, ids: Tensor, hidden: Tensor) -> Tensor:
-        w, n = self.w, len(ids)
+        w = self.w
+        n = len(ids)
         state = self._normed(hidden, "hidden_norm")
         x = torch.cat([self._normed(w["embed"][ids], "input_norm"), state], -1)
         q, k, v = ((x @ w[name].T).view(n, -1, DIM) for name in "qkv")
-        q, k = self._rotated(q), self._rotated(k)
+        q = self._rotated(q)
+        k = self._rotated(k)
         scores = torch.einsum("nhd,tgd->nht", q, k) / DIM**0.5
         is_later = torch.ones(n, n, dtype=torch.bool).triu(1)
         weights = scores.masked_fill(is_later[:, None], -torch.inf).softmax(-1)
@@ -124,8 +133,10 @@ class ToyHead:
     def _rotated(self, x: Tensor) -> Tensor:
         half = DIM // 2
         angles = torch.arange(len(x))[:, None] / THETA ** (torch.arange(half) / half)
-        cosine, sine = angles.cos()[:, None], angles.sin()[:, None]
-        low, high = x[..., :half], x[..., half:]
+        cosine = angles.cos()[:, None]
+        sine = angles.sin()[:, None]
+        low = x[..., :half]
+        high = x[..., half:]
         return torch.cat([low * cosine - high * sine, high * cosine + low * sine], -1)
 
     def _normed(self, x: Tensor, name: str) -> Tensor:
@@ -170,7 +181,8 @@ class ToyHead:
         return self._save(folder, "layers.0.", config | changes)
 
     def _save(self, folder: Path, layer: str, config: dict[str, Any]) -> Path:
-        w, drafted = self.w, torch.tensor(list(self.drafted))
+        w = self.w
+        drafted = torch.tensor(list(self.drafted))
         tensors = {
             **{f"{layer}self_attn.{name}_proj.weight": w[name] for name in "qkvo"},
             **{f"{layer}mlp.{name}_proj.weight": w[name] for name in ("gate", "up", "down")},

@@ -114,7 +114,8 @@ class MiniLM(PreTrainedModel, GenerationMixin):
     ) -> Outputs:
         new = self.embedding(input_ids)[:, None]  # [batch, 1, new, hidden]
         seen = past_key_values.update(new, new, 0)[0] if past_key_values is not None else new
-        count, total = new.shape[2], seen.shape[2]
+        count = new.shape[2]
+        total = seen.shape[2]
         weights = self._weights(count, total, seen)
         hidden = (weights @ seen[:, 0])[:, -logits_to_keep:]
         return Outputs(logits=self.head(hidden), past_key_values=past_key_values)

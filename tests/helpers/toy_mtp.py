@@ -63,15 +63,19 @@ def head_of(kind: str, vocab: int, *, spread: float = 0.3) -> MtpHead:
 
 def drafted_logits(target: Any, layers: Any, ids: Sequence[int], chain: int) -> Tensor:
     """Compute the logits [vocab] after the text `ids`, whose last `chain` tokens are drafts."""
-    text, known, depth = torch.tensor([list(ids)]), len(ids) - chain, len(layers.layers)
+    text = torch.tensor([list(ids)])
+    known = len(ids) - chain
+    depth = len(layers.layers)
     cache = MtpCache(config=layers.config)
     with torch.no_grad():
         seen = target(input_ids=text[:, : known - 1], output_hidden_states=True)
         states = seen.hidden_states[-1]
         for step in range(chain + 1):
-            layer, first = min(step, depth - 1), 1 + step
+            layer = min(step, depth - 1)
+            first = 1 + step
             if step >= depth:  # beyond the last layer: its own output, one place further
-                states, first = states[:, -1:], known - 1 + step
+                states = states[:, -1:]
+                first = known - 1 + step
             places = torch.arange(first, known + step)[None]
             states = layers.forward_layer(
                 layer, states, places, cache, input_ids=text[:, first : known + step]

@@ -35,7 +35,8 @@ def stand_in_for_cuda() -> Any:
     import spaces
     from spaces.zero import torch as emulated
 
-    unpatch, tensor = emulated.unpatch, torch.tensor
+    unpatch = emulated.unpatch
+    tensor = torch.tensor
 
     def unpatch_and_stand_in() -> None:
         unpatch()  # from here on the forked process talks to its GPU

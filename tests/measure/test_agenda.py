@@ -56,7 +56,8 @@ def test_what_the_pair_begins_with_runs_first_and_then_each_drafter_at_its_large
 
 def test_the_last_seconds_are_kept_for_what_no_answer_can_do_without():
     table = rows(1.1, 1.9, 1.5)
-    table[1], table[2] = replace(table[1], mark="open"), replace(table[2], mark="best")
+    table[1] = replace(table[1], mark="open")
+    table[2] = replace(table[2], mark="best")
     ran = [(KEYS[2], 0), (KEYS[1], 0)]
     short = standing(table, ran, spent=50.0, seconds=100.0)  # enough for two more pieces
     assert keys(short) == [(KEYS[1], 1), (KEYS[1], 2)]

@@ -81,7 +81,8 @@ def test_a_small_pair_is_measured(
     )
     monkeypatch.undo()
     monkeypatch.setattr("specviz.pairs.load.load_pair", lambda _: pair)
-    file, prompts = tmp_path / "batch.json", tmp_path / "prompts.json"
+    file = tmp_path / "batch.json"
+    prompts = tmp_path / "prompts.json"
     prompts.write_text('["w1 w2", "w3"]')
     line = "bench --batch 4 1 --gamma 2 --max-new-tokens 8 --repeats 1 --threads 1 --prompts"
     assert main([*line.split(), str(prompts), "--out", str(file)]) == 0

@@ -38,7 +38,8 @@ def test_both_lanes_are_compared_with_generate_also_on_the_same_modules(
     short = replace(SETTINGS, max_new_tokens=4)
     rows, best, header = measured(pair, ["w1 w2"], short, 1, with_generate=True, threads=[1, 2])
     assert [row.threads for row in rows] == [1, 2] and set(best.threads.values()) <= {1, 2}
-    row, names = rows[0], {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
+    row = rows[0]
+    names = {BASELINE, SPECULATIVE, GENERATE, ASSISTED, PLAIN}
     assert set(row.tokens_per_second) == set(best.tokens_per_second) == names
     assert header.target["form"] == "compiled" and row.identical == 1
     assert set(row.host_seconds) == {BASELINE, SPECULATIVE}
@@ -59,7 +60,8 @@ def test_each_variant_is_compared_at_its_best_number_of_threads() -> None:
 
 
 def test_assisted_generation_needs_a_draft(pair: Pair) -> None:
-    alone, none = pair_of(pair.target), Settings(max_new_tokens=8, drafter="none", ignore_eos=True)
+    alone = pair_of(pair.target)
+    none = Settings(max_new_tokens=8, drafter="none", ignore_eos=True)
     (row,), best, _ = measured(alone, ["w1"], none, 1, with_generate=True)
     assert list(best.ratios) == [f"{SPECULATIVE} / {BASELINE}", f"{BASELINE} / {GENERATE}"]
     assert set(row.tokens_per_second) == {BASELINE, SPECULATIVE, GENERATE}

@@ -24,7 +24,8 @@ from specviz.sides.watched import watching as watched_pair
 
 COUNT = 8
 SETTINGS = Settings(max_new_tokens=COUNT, gamma=4, ignore_eos=True)
-ALONE, SPECULATING = "http://a.test/v1", "http://b.test/v1#mine"
+ALONE = "http://a.test/v1"
+SPECULATING = "http://b.test/v1#mine"
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,8 @@ def engine(written: list[str], asked: list[dict[str, Any]]) -> Callable[..., htt
     """Answer like vLLM at a.test and like llama.cpp at b.test, whose third token is different."""
 
     def answer(request: httpx.Request) -> httpx.Response:
-        is_vllm, path = request.url.host == "a.test", request.url.path
+        is_vllm = request.url.host == "a.test"
+        path = request.url.path
         if path == "/version" and is_vllm:
             return httpx.Response(200, json={"version": "0.32.0"})
         if path == "/props" and not is_vllm:
@@ -93,7 +95,8 @@ def test_servers_take_turns_and_their_texts_are_compared(
 
 
 def test_a_ratio_compares_samples_of_the_same_turn() -> None:
-    ours, theirs = Variant(SPECVIZ, "baseline", 1), Variant("vLLM, streamed", "baseline", 1)
+    ours = Variant(SPECVIZ, "baseline", 1)
+    theirs = Variant("vLLM, streamed", "baseline", 1)
     found = Comparison({ours: [100.0, 10.0, 30.0], theirs: [50.0, 5.0, 10.0]})
     assert found.ratio(ours, theirs).median == 2.0 and found.best([theirs, ours]) == ours
 

@@ -246,7 +246,8 @@ def test_events_come_in_order(good: list[SweepEvent]):
 
 
 def test_predictions_come_first(timed: VirtualTime):
-    state, pair = Sweep(REQUEST), scripted_pair(timed, cost=0.05, noise=0.02)
+    state = Sweep(REQUEST)
+    pair = scripted_pair(timed, cost=0.05, noise=0.02)
     told: list[set[str]] = []  # the rows with a prediction, after the plan and after each piece
     for _ in range(5):
         list(state.advance(pair))
@@ -281,7 +282,8 @@ def test_a_sweep_can_rest(timed: VirtualTime):
     for _ in range(3):
         state = pickle.loads(pickle.dumps(state))
         list(state.advance(pair))
-    before, due = len(state.runs), list(state.queue)
+    before = len(state.runs)
+    due = list(state.queue)
     assert list(state.advance(pair, lambda: True)) == [] and state.queue == due, "none is lost"
     state = pickle.loads(pickle.dumps(state))
     assert before == 2 and state.result().stopped
@@ -333,8 +335,13 @@ def test_other_temperatures_and_policies_have_rows_of_their_own(timed: VirtualTi
 def test_where_no_model_drafts_there_is_no_row_by_confidence():
     request = replace(REQUEST, policies=("fixed", "confidence"))
     assert [row.key for row in request.configurations()] == [
-        *("model g1 fixed t0", "model g2 fixed t0", "model g4 fixed t0", "model g4 confidence t0"),
-        *("ngram g1 fixed t0", "ngram g2 fixed t0", "ngram g4 fixed t0"),
+        "model g1 fixed t0",
+        "model g2 fixed t0",
+        "model g4 fixed t0",
+        "model g4 confidence t0",
+        "ngram g1 fixed t0",
+        "ngram g2 fixed t0",
+        "ngram g4 fixed t0",
     ]
     alone = replace(request, drafters=("ngram",), policies=("confidence",))
     assert [row.key for row in alone.configurations()] == ["ngram g4 optimal t0"]
@@ -377,7 +384,8 @@ def test_prompts_that_do_not_fit_and_late_failures_lose_nothing(
     with sentences.raises(PromptError):
         list(sweep(pair, replace(REQUEST, prompts=(long,))))
 
-    real, calls = raced, []
+    real = raced
+    calls = []
 
     def failing(*args: Any, **options: Any) -> Any:
         calls.append(1)

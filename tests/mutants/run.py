@@ -33,16 +33,32 @@ from mutants import MUTANTS, Mutant
 HERE = Path(__file__).resolve().parent
 # Limits for the tests of one mutant, which may never end: seconds of processor time, and of wall
 # time.
-MAX_WORK, MAX_SECONDS = 240, 900
+MAX_WORK = 240
+MAX_SECONDS = 900
 COPIED = (
-    *("specviz", "tests", "assets", "scripts", "docs"),
-    *("app.py", "setup.py", "pyproject.toml", "README.md"),
+    "specviz",
+    "tests",
+    "assets",
+    "scripts",
+    "docs",
+    "app.py",
+    "setup.py",
+    "pyproject.toml",
+    "README.md",
 )
 # Libraries to import once; each mutant's tests run in a fork of this process.
 LIBRARIES = (
-    *("torch", "numba", "hypothesis", "orjson", "plotly.graph_objects", "gradio"),
-    *("transformers.models.auto.modeling_auto", "transformers.models.llama.modeling_llama"),
-    *("transformers.generation", "transformers.tokenization_utils_tokenizers", "pytest"),
+    "torch",
+    "numba",
+    "hypothesis",
+    "orjson",
+    "plotly.graph_objects",
+    "gradio",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.llama.modeling_llama",
+    "transformers.generation",
+    "transformers.tokenization_utils_tokenizers",
+    "pytest",
 )
 PYTEST = ("-x", "-q", "-m", "not browser", "-p", "no:cacheprovider", "-p", "no:xdist")
 
@@ -85,7 +101,8 @@ def main() -> int:
         waiting = chosen[::-1]
         while waiting or running:
             while waiting and free:
-                mutant, copy = waiting.pop(), free.pop()
+                mutant = waiting.pop()
+                copy = free.pop()
                 running[begun(mutant, copy, options.log)] = mutant, copy, time.monotonic()
             process, status = os.wait()
             mutant, copy, began = running.pop(process)

@@ -225,8 +225,28 @@ SMALL_SWEEP: dict[str, Any] = {
 
 # Every type of JSON that the guard admits, and texts that some parsers take for numbers.
 OF_EVERY_KIND = [
-    *(None, True, False, 0, -1, 3, 10**40, 1.5, 1e308, "", " ", "text", "1e999", "nan", "\0"),
-    *([], ["a"], ["1", "2"], [1, 2], [1.5], ["x" * 5000], "x" * 9000),
+    None,
+    True,
+    False,
+    0,
+    -1,
+    3,
+    10**40,
+    1.5,
+    1e308,
+    "",
+    " ",
+    "text",
+    "1e999",
+    "nan",
+    "\0",
+    [],
+    ["a"],
+    ["1", "2"],
+    [1, 2],
+    [1.5],
+    ["x" * 5000],
+    "x" * 9000,
 ]
 
 
@@ -423,7 +443,8 @@ def test_a_program_is_told_that_its_run_was_stopped_at_once(
 ) -> None:
     assert until(lambda: WATCHED.now == 0)
     monkeypatch.setattr(WATCHED, "pause", 0.2)
-    runs, earlier = site.page.runs, set(site.page.runs.jobs())
+    runs = site.page.runs
+    earlier = set(site.page.runs.jobs())
     first = site.post("/gradio_api/call/v2/generate", {"prompt": "cat", "max_new_tokens": 512})
     reading = threading.Thread(
         target=site.get, args=(f"/gradio_api/call/generate/{first.json['event_id']}",)

@@ -53,7 +53,8 @@ def test_what_must_be_fetched_first_says_how_much(sentences: Sentences) -> None:
 
 def test_rows_of_the_same_files_say_in_how_many_bits_their_target_is() -> None:
     models = pair_models("builtin")
-    packed, wide = models["qwen2.5-coder-1.5b"], models["qwen2.5-coder-1.5b-bf16"]
+    packed = models["qwen2.5-coder-1.5b"]
+    wide = models["qwen2.5-coder-1.5b-bf16"]
     assert (packed["target"], packed["draft"]) == (wide["target"], wide["draft"])
     assert (packed["bits"], wide["bits"]) == (4, 16)
     assert "bits" not in models["builtin"]
@@ -137,7 +138,8 @@ def test_of_models_that_are_named_the_page_hears_their_drafters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SPECVIZ_ANY_MODEL", "1")
-    alone, both = ["ngram", "early-exit", "none"], ["model", "ngram", "none"]
+    alone = ["ngram", "early-exit", "none"]
+    both = ["model", "ngram", "none"]
     examine = examining({"a/b+none": alone, "a/b+c/d": both, "a/b+c/d@4bit": both})
     told = examine({"pair": OTHER, "target": "a/b"})
     assert (told["models"], told["fetch"]) == ("a/b+none", None)

@@ -90,7 +90,8 @@ def test_a_check_waits_its_turn_and_gives_its_answer(
 
 
 def test_a_run_is_run_again_and_an_edit_is_told(sentences: Sentences):
-    pair, _ = toy_pair(), recorded(SAMPLED)  # before the worker's thread, which draws weights too
+    pair = toy_pair()
+    recorded(SAMPLED)  # before the worker's thread, which draws weights too
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
     functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])

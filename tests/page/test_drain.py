@@ -27,7 +27,8 @@ class Visit(threading.Thread):
     def __init__(self, queue: RunQueue, session: str) -> None:
         super().__init__(daemon=True)
         settings = Settings(temperature=1.0, max_new_tokens=40, seed=1)
-        self.queue, self.run_ = queue, Run(session, "toy", "w1 w2", settings)
+        self.queue = queue
+        self.run_ = Run(session, "toy", "w1 w2", settings)
         self.heard: list[dict[str, Any]] = []
 
     def run(self) -> None:
@@ -49,7 +50,8 @@ def test_the_current_run_ends_and_no_other_begins(enough: bool) -> None:
     target = llama(40)
     queue = RunQueue(LocalWorker(lambda *_: pair_of(target, relative(target, noise=0.1)), held))
     queue.start("toy")
-    current, waiting = Visit(queue, "one"), Visit(queue, "two")
+    current = Visit(queue, "one")
+    waiting = Visit(queue, "two")
     current.start()
     assert going_on.wait(30)
     waiting.start()

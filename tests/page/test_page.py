@@ -99,7 +99,8 @@ def test_the_first_delta_comes_before_anything_is_loaded() -> None:
 
 
 def test_runs_take_turns_and_the_waiting_are_told(pair: Pair) -> None:
-    racing, most = [0], [0]
+    racing = [0]
+    most = [0]
 
     def counted(*arguments: Any) -> Iterator[Event]:
         racing[0] += 1
@@ -142,7 +143,8 @@ def test_stop_ends_within_a_round(pair: Pair) -> None:
 
 
 def test_a_handler_that_is_closed_stops_its_run(pair: Pair) -> None:
-    closed, seen = threading.Event(), []
+    closed = threading.Event()
+    seen = []
 
     def watched(*arguments: Any) -> Iterator[Event]:
         try:

@@ -88,16 +88,21 @@ def lab(rgb: Vector) -> Vector:
 
 def ciede2000(one: Vector, other: Vector) -> float:
     """The colour difference of two L*a*b* colours."""
-    (l1, a1, b1), (l2, a2, b2) = one, other
+    (l1, a1, b1) = one
+    (l2, a2, b2) = other
     mean_c = (math.hypot(a1, b1) + math.hypot(a2, b2)) / 2
     g = 0.5 * (1 - math.sqrt(mean_c**7 / (mean_c**7 + 25**7)))
-    a1, a2 = a1 * (1 + g), a2 * (1 + g)
-    c1, c2 = math.hypot(a1, b1), math.hypot(a2, b2)
+    a1 = a1 * (1 + g)
+    a2 = a2 * (1 + g)
+    c1 = math.hypot(a1, b1)
+    c2 = math.hypot(a2, b2)
     h1, h2 = (math.degrees(math.atan2(b, a)) % 360 for a, b in ((a1, b1), (a2, b2)))
     turn = (h2 - h1 + 180) % 360 - 180 if c1 * c2 else 0.0
-    dl, dc = l2 - l1, c2 - c1
+    dl = l2 - l1
+    dc = c2 - c1
     dh = 2 * math.sqrt(c1 * c2) * math.sin(math.radians(turn / 2))
-    mean_l, mean_c = (l1 + l2) / 2, (c1 + c2) / 2
+    mean_l = (l1 + l2) / 2
+    mean_c = (c1 + c2) / 2
     mean_h = (h1 + turn / 2) % 360 if c1 * c2 else h1 + h2
     t = (
         1
@@ -107,7 +112,8 @@ def ciede2000(one: Vector, other: Vector) -> float:
         - 0.20 * math.cos(math.radians(4 * mean_h - 63))
     )
     sl = 1 + 0.015 * (mean_l - 50) ** 2 / math.sqrt(20 + (mean_l - 50) ** 2)
-    sc, sh = 1 + 0.045 * mean_c, 1 + 0.015 * mean_c * t
+    sc = 1 + 0.045 * mean_c
+    sh = 1 + 0.015 * mean_c * t
     angle = 60 * math.exp(-(((mean_h - 275) / 25) ** 2))
     rt = -2 * math.sqrt(mean_c**7 / (mean_c**7 + 25**7)) * math.sin(math.radians(angle))
     terms = (dl / sl, dc / sc, dh / sh)

@@ -147,25 +147,31 @@ def test_what_each_question_says_of_the_recordings_is_what_python_counts_in_them
     for number in (token.p, token.q, token.p / token.q, token.u):
         assert f" {number:.2f}" in why
 
-    (right, why), (own, _) = answers["one-guess"], m["one-guess"]
+    (right, why) = answers["one-guess"]
+    (own, _) = m["one-guess"]
     assert right == place(own.speedup, 1) and f"τ = {own.tau:.2f}" in why
     assert f"{100 * own.alpha:.0f} % of the guesses" in why and ratio(own) in why
-    (right, why), (own, _) = answers["judged-only"], m["judged-only"]
+    (right, why) = answers["judged-only"]
+    (own, _) = m["judged-only"]
     assert right == (place(own.alpha, own.efficiency) == 0)
     assert f"other {own.counts['ignored']} guesses" in why
-    (right, why), (own, other) = answers["long-drafts"], m["long-drafts"]
+    (right, why) = answers["long-drafts"]
+    (own, other) = m["long-drafts"]
     assert right == place(own.speedup, other.speedup)
     assert f"yields {own.tau:.2f} tokens instead of {other.tau:.2f}" in why
     assert f"{ratio(own)} " in why and f"instead of {ratio(other)}" in why
-    (right, why), (own, _) = answers["judging-costs"], m["judging-costs"]
+    (right, why) = answers["judging-costs"]
+    (own, _) = m["judging-costs"]
     assert right == (place(own.tau, own.speedup) == 0) and f"not {own.tau:.2f}×" in why
     rounds = shown["judging-costs"][0].lane("speculative")
     taken = [sum(getattr(r, part) for r in rounds) for part in PARTS]
     share = float(re.findall(r"([\d.]+) %", why)[0])
     assert share == pytest.approx(100 * taken[0] / sum(taken), rel=0.06, abs=0.05)
-    (right, why), (own, other) = answers["after-temperature"], m["after-temperature"]
+    (right, why) = answers["after-temperature"]
+    (own, other) = m["after-temperature"]
     assert right == 1 and re.search(f"α is {other.alpha:.2f} at .* and {own.alpha:.2f} at", why)
-    (right, why), parted = answers["same-letters"], parting(shown["same-letters"][0])
+    (right, why) = answers["same-letters"]
+    parted = parting(shown["same-letters"][0])
     assert right == (parted is not None)
     assert (f"diverge after {parted} token" if parted is not None else "Here all") in why
 
@@ -239,7 +245,8 @@ def test_a_round_is_told_in_a_sentence_to_those_who_listen() -> None:
         [r for r in trace.to_dict()["rounds"] if r["lane"] == "speculative"],
     )
     for r, said in zip(rounds, texts, strict=True):
-        own, counts = r.last, [t.outcome for t in r.drafted]
+        own = r.last
+        counts = [t.outcome for t in r.drafted]
         assert said.startswith(f"Round {r.index + 1}: ")
         assert visible(own.text) in said
         assert ("is the bonus token" in said) == (own.outcome == "bonus" and bool(counts))

@@ -775,7 +775,8 @@ def test_a_question_holds_long_texts_but_not_many() -> None:
     def question(texts: list[str]) -> bytes:
         return json.dumps({"texts": texts}).encode()
 
-    few, many = question(["a" * 2 * SMALL] * 2), question(["a"] * SMALL)
+    few = question(["a" * 2 * SMALL] * 2)
+    many = question(["a"] * SMALL)
     assert len(few) > SMALL < len(many)
     check(few, QUESTIONS)
     with pytest.raises(Refused):

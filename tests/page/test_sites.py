@@ -79,7 +79,8 @@ SIGN_IN = """async (page) => {
 def test_only_the_page_itself_runs_and_reads_in_a_visitors_browser(
     site: Site, browser: Any, elsewhere: int
 ) -> None:
-    own, context = f"http://page.example:{site.port}", browser.new_context()
+    own = f"http://page.example:{site.port}"
+    context = browser.new_context()
     try:
         page = context.new_page()
         page.goto(own + HEALTH)  # an address of this site that triggers no further requests
@@ -156,7 +157,8 @@ def test_names_that_strangers_can_have_are_for_the_operator_to_allow() -> None:
 
 def test_a_link_of_gradios_tunnel_is_a_name_of_the_page() -> None:
     shared = "https://0123.gradio.live"
-    host, origin = "0123.gradio.live", shared
+    host = "0123.gradio.live"
+    origin = shared
     assert admitted(Sites(), shared, host=host, origin=origin)
     assert not admitted(Sites(), shared, host="4567.gradio.live")
     assert not admitted(Sites(), host=host)

@@ -63,7 +63,8 @@ def test_a_crowd_leaves_nothing_behind_and_meets_no_error(tmp_path: Path) -> Non
     figures = json.loads(out.read_text())
     assert figures["problems"] == []
     assert done.returncode == 0
-    crowd, runs = figures["crowd"], figures["runs"]
+    crowd = figures["crowd"]
+    runs = figures["runs"]
     assert crowd["errors"] == runs["errors"] == 0
     assert min(crowd["counts"][kind] for kind in ("visits", "runs", "left")) > 0
     assert runs["counts"]["runs"] >= 40

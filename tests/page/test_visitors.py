@@ -129,7 +129,9 @@ def test_a_wait_is_told_from_the_run_that_goes_on(
     queue.stop("before")
     list(stream)
     assert until(lambda: queue.current is None)
-    current, waiting, behind = run_of("a"), run_of("b"), run_of("c")
+    current = run_of("a")
+    waiting = run_of("b")
+    behind = run_of("c")
     first = begun(queue, current)
     streams = [in_queue(queue, waiting), in_queue(queue, behind)]
     assert queue._durations.expected(waiting) is None  # a stopped run gives no estimate
@@ -156,7 +158,8 @@ def test_ones_own_stopped_run_is_no_other_run(sentences: Sentences) -> None:
     queue = queue_of(stubborn)
     first = begun(queue, run_of("a"))
     queue.stop("a")
-    again, other = run_of("a"), run_of("b")
+    again = run_of("a")
+    other = run_of("b")
     second = deltas(queue, again)
     assert until(lambda: "ending" in next(second))
     assert queue.status_of(again) == runs.OWN_ENDS
@@ -202,7 +205,8 @@ def test_the_models_are_said_to_warm_up_when_they_do() -> None:
 
 def test_without_earlier_runs_no_time_is_made_up(sentences: Sentences) -> None:
     queue = queue_of()
-    first, second = begun(queue, run_of("a")), run_of("b")
+    first = begun(queue, run_of("a"))
+    second = run_of("b")
     waiting = in_queue(queue, second)
     sentences(queue.status_of(second))
     for stream in (waiting, first):
@@ -212,7 +216,8 @@ def test_without_earlier_runs_no_time_is_made_up(sentences: Sentences) -> None:
 def test_a_full_queue_says_so_and_places_come_free(sentences: Sentences) -> None:
     queue = queue_of(limits=Limits(waiting=2))
     first = begun(queue, run_of("a"))
-    second, third = in_queue(queue, run_of("b")), in_queue(queue, run_of("c"))
+    second = in_queue(queue, run_of("b"))
+    third = in_queue(queue, run_of("c"))
     refused = told(queue, run_of("d"))[-1]
     assert refused["over"]
     sentences(refused["error"])
@@ -226,7 +231,8 @@ def test_a_full_queue_says_so_and_places_come_free(sentences: Sentences) -> None
 
 def test_one_address_has_a_share_of_the_queue() -> None:
     queue = queue_of(limits=Limits(per_client=1))
-    first, others = begun(queue, run_of("a")), [run_of("b"), run_of("c"), run_of("d")]
+    first = begun(queue, run_of("a"))
+    others = [run_of("b"), run_of("c"), run_of("d")]
     for run, client in zip(others, ("10.0.0.1", "10.0.0.1", "10.0.0.2"), strict=True):
         run.visitor.client = client
     second = in_queue(queue, others[0])
@@ -245,7 +251,8 @@ def test_a_queue_without_places_still_serves_one_at_a_time() -> None:
 
 
 def test_a_run_that_takes_too_long_ends_with_what_it_has(sentences: Sentences) -> None:
-    queue, heard = queue_of(), []
+    queue = queue_of()
+    heard = []
     for text in deltas(queue, run_of("a")):
         heard.append(json.loads(text))
         if "rounds" in text:  # however long the first rounds took
@@ -258,7 +265,8 @@ def test_a_run_that_takes_too_long_ends_with_what_it_has(sentences: Sentences) -
 
 
 def test_loading_is_not_counted_against_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair, late = pair_of(mini(5), mini(5, seed=1)), [0.0]
+    pair = pair_of(mini(5), mini(5, seed=1))
+    late = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=time.sleep)
     for module in (jobs, runs):
         monkeypatch.setattr(module, "time", clock)
@@ -306,7 +314,8 @@ def test_two_tabs_of_one_visitor_are_two_visitors() -> None:
 
 def test_what_one_visitor_made_is_for_that_visitor() -> None:
     queue = queue_of(race)
-    one, two = run_of("one", SHORT), run_of("twoo", SHORT)
+    one = run_of("one", SHORT)
+    two = run_of("twoo", SHORT)
     texts = list(deltas(queue, one)), list(deltas(queue, two))
     assert len(one.id) == len(two.id) == 32
     for run, own in zip((one, two), texts, strict=True):
@@ -324,7 +333,8 @@ def test_what_one_visitor_made_is_for_that_visitor() -> None:
 
 def test_nobody_who_does_not_run_waits() -> None:
     """The player's requests are answered during a run."""
-    queue, run = queue_of(), run_of("a")
+    queue = queue_of()
+    run = run_of("a")
     first = begun(queue, run)
     assert missed(queue, "", 0) == []
     queue.stop("somebody else")
@@ -349,7 +359,8 @@ def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads no deltas holds the queue only until `PATIENCE` is over."""
     monkeypatch.setattr(jobs, "PATIENCE", 0.3)
-    queue, run = queue_of(), run_of("slow")
+    queue = queue_of()
+    run = run_of("slow")
     slow = begun(queue, run)
     assert "error" not in told(queue, run_of("quick", SHORT))[-1]
     assert run.stopping.is_set()  # the run was ended early

@@ -32,7 +32,9 @@ from specviz.core.registry import drafters
 
 # Longer than the window, with a special token, which must be treated like any other.
 PROMPT = f"the cat sat on the mat, a naïve café, 日本 don't stop{SPECIAL} good day"
-LONG, SHORT = 64, 24  # tokens to write
+# Tokens to write.
+LONG = 64
+SHORT = 24
 REPEATED = 80  # tokens of a text that ends in repetition
 
 # Seeds whose texts have no repetitions and no near-ties that rounding could decide.
@@ -211,7 +213,8 @@ def test_models_whose_past_is_elsewhere_are_rejected(tmp_path: Path, kind: str, 
     state = saved(tmp_path / "state", build(kind, vocab_size=len(tokenizer)), tokenizer)
     plain = saved(tmp_path / "plain", build("llama", vocab_size=len(tokenizer)), tokenizer)
     names = (state, plain) if role == "target" else (plain, state)
-    one_token, some = [1], [1, 2, 3]  # the prefill of a single token reads nothing
+    one_token = [1]  # its prefill reads nothing
+    some = [1, 2, 3]
     pair = load_pair(f"{names[0]}+{names[1]}")
     for drafter, prompt in [("model", one_token), *((d, some) for d in DRAFTING)]:
         if drafter == "model" or role == "target":
@@ -231,7 +234,8 @@ def padded(kind: str, width: int, *, vocab: int, seed: int, **changes: Any) -> A
 def masked_text(model: Any, prompt: list[int], vocab: int, count: int) -> tuple[list[int], int]:
     """Greedy ids below `vocab` from uncached passes, and the number of positions with a likelier
     higher id."""
-    ids, higher = list(prompt), 0
+    ids = list(prompt)
+    higher = 0
     for _ in range(count):
         with torch.inference_mode():
             logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
@@ -250,7 +254,9 @@ def masked_text(model: Any, prompt: list[int], vocab: int, count: int) -> tuple[
     ids=str,
 )
 def test_ids_past_the_tokenizer_are_never_drafted_or_emitted(tmp_path: Path, mix: dict[str, Any]):
-    kind, tied, extra = mix["kind"], mix["tied"], mix["extra"]
+    kind = mix["kind"]
+    tied = mix["tied"]
+    extra = mix["extra"]
     tokenizer = small_tokenizer()
     vocab = len(tokenizer)
     folders = [

@@ -340,7 +340,8 @@ def test_a_file_of_the_users_own_is_checked_once(
         return whole(path, *more)
 
     monkeypatch.setattr(model_files, "sha256_of", counted)
-    target, draft = machine.models / "toy-0.gguf", machine.models / "toy-1.gguf"
+    target = machine.models / "toy-0.gguf"
+    draft = machine.models / "toy-1.gguf"
     told: list[Progress] = []
     for _ in range(3):
         assert fetch_plan(row, on_progress=told.append) is None

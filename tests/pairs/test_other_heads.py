@@ -24,7 +24,8 @@ def test_a_target_with_its_own_layers_loads_by_name(tmp_path: Path, sentences: S
     folder = tmp_path / "target"
     _, layers = saved_mellum(folder)
     pair = load_pair(f"{folder}+mtp", device="cpu")
-    wanted, loaded = layers.state_dict(), pair.head.model.state_dict()
+    wanted = layers.state_dict()
+    loaded = pair.head.model.state_dict()
     assert all(wanted[name].equal(loaded[name]) for name in wanted)
     rounds = list(speculate(pair, [1, 2, 3], SHORT))
     assert any(r.drafted for r in rounds)

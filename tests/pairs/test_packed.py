@@ -220,7 +220,8 @@ def test_an_output_layer_that_is_stored_apart_though_tied_counts_once(
     is_tied: bool, tmp_path: Path
 ) -> None:
     model = tiny_model(tie_word_embeddings=False)
-    table, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    table = model.get_input_embeddings().weight
+    head = model.get_output_embeddings().weight
     if is_tied:
         with torch.no_grad():
             head.copy_(table)
@@ -460,7 +461,9 @@ def test_a_header_that_does_not_fit_its_weights_gets_a_sentence(name: str, tmp_p
 
 
 MISSING = (
-    *("model.embed_tokens.weight", "model.norm.weight", "model.layers.1.self_attn.k_proj.weight"),
+    "model.embed_tokens.weight",
+    "model.norm.weight",
+    "model.layers.1.self_attn.k_proj.weight",
     "model.layers.0.input_layernorm.weight",
 )
 

@@ -82,7 +82,8 @@ def pair(path: Path) -> Pair:
 def test_it_has_the_weights_of_transformers_model(architecture: str, bias: bool, tied: bool):
     has = {"tie_word_embeddings": tied, "attention_bias": bias}
     config = AutoConfig.for_model(architecture, **SIZES, **has)
-    ours, theirs = PackedModel(config), meta_model(config)
+    ours = PackedModel(config)
+    theirs = meta_model(config)
     shapes = [{name: p.shape for name, p in m.named_parameters()} for m in (ours, theirs)]
     assert shapes[0] == shapes[1]
     norms = [
@@ -187,7 +188,8 @@ def test_what_is_hung_on_its_modules_is_called(pair: Pair) -> None:
     model: Any = pair.target
     seen: list[str] = []
     model.register_forward_pre_hook(lambda *_: seen.append("model"))
-    layer, norm = model.model.layers[1], model.model.norm
+    layer = model.model.layers[1]
+    norm = model.model.norm
     layer.register_forward_hook(lambda *_, **__: seen.append("layer"), with_kwargs=True)
     norm.register_forward_hook(lambda *_: seen.append("norm"))
     assert written(pair) == text

@@ -489,7 +489,8 @@ def test_a_draft_must_have_every_piece_that_a_text_may_contain(sentences: Senten
 
 def test_pieces_without_a_logit_of_the_target_may_differ():
     """Above the target's last logit, two tokenizers may have different tokens."""
-    ours, theirs = words(8), words(8)
+    ours = words(8)
+    theirs = words(8)
     ours.add_tokens(["<ours>"])
     theirs.add_tokens(["<theirs>"])
     pair_of(mini(8), mini(9), tokenizer=ours, draft_tokenizer=theirs)

@@ -65,7 +65,8 @@ def test_numbers_are_those_of_the_config(name: str):
         config = AutoConfig.from_pretrained(ASSETS / "pair" / name.removeprefix("builtin/"))
     else:
         config = published_config(name)
-    model, facts = meta_model(config), table.facts("models")[name]
+    model = meta_model(config)
+    facts = table.facts("models")[name]
     assert facts.parameters == parameter_count(model)
     assert facts.quantizable == quantizable_parameters(model)
     assert facts.context == context_length(model)
@@ -119,7 +120,8 @@ def with_one_layer_of_each_kind(config: Any) -> Any:
 
 @pytest.mark.parametrize("name", sorted(HEADS))
 def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
-    target, facts = HEADS[name].target, table.facts("heads")[name]
+    target = HEADS[name].target
+    facts = table.facts("heads")[name]
     assert facts == HEADS[name].head
     usual = "model" if name.startswith("builtin/") else "head"
     assert HEADS[name].drafters[0] == (HEADS[name].drafter or usual)
@@ -128,7 +130,8 @@ def test_a_head_has_the_numbers_of_its_config_or_none(name: str):
         assert facts.parameters is facts.cache is None and not facts.sized
         return
     if name in PUBLISHED_HEADS:
-        values, model = PUBLISHED_HEADS[name], meta_model(published_config(target.name))
+        values = PUBLISHED_HEADS[name]
+        model = meta_model(published_config(target.name))
     elif facts.shipped:
         values = json.loads((Path(facts.name_or_path) / "config.json").read_text("utf-8"))
         model = meta_model(published_config(target.name))

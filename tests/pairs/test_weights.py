@@ -271,7 +271,8 @@ class Terminal(io.StringIO):
 
 def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere():
     steps = [Progress("loading t", part / 4) for part in range(5)] + [Progress("loading d", 0.5)]
-    lines, screen = io.StringIO(), Terminal()
+    lines = io.StringIO()
+    screen = Terminal()
     for out in (lines, screen):
         show = terminal_watcher(out)
         for step in steps:

@@ -46,7 +46,8 @@ def test_the_doctor_says_why_a_closed_model_cannot_race(tmp_path: Path, sentence
 def test_guess_prints_places_and_rounds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], sentences: Sentences
 ):
-    folder, file = tmp_path / "draft", tmp_path / "text.txt"
+    folder = tmp_path / "draft"
+    file = tmp_path / "text.txt"
     llama(300).save_pretrained(folder)
     byte_level(300).save_pretrained(folder)
     file.write_text("the cat sat\n", encoding="utf-8")

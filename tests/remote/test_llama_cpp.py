@@ -45,7 +45,8 @@ def builtin() -> Pair:
 def test_it_writes_the_greedy_text_of_the_same_target_here(
     llama_cpp: Callable[..., LlamaServer], builtin: Pair, draft: bool
 ) -> None:
-    pair, server = builtin, llama_cpp(draft=draft)
+    pair = builtin
+    server = llama_cpp(draft=draft)
     question = {
         "prompt": pair.tokenizer(PROMPT)["input_ids"],
         "n_predict": 64,

@@ -62,7 +62,8 @@ def test_another_target_has_other_tokens_and_another_distribution(
     right: FakeServer, wrong: FakeServer, folders: tuple[Path, Path], local: Pair
 ) -> None:
     ours, theirs = (remote(server, folders) for server in (right, wrong))
-    short, prompts = {"max_new_tokens": 16}, ("1 2",)
+    short = {"max_new_tokens": 16}
+    prompts = ("1 2",)
     for settings in (checks.GREEDY, checks.SAMPLED):
         same = checks.same_tokens(ours, local, replace(settings, **short), prompts)
         assert same.passed and same.says == "32 tokens, all the same"
@@ -140,7 +141,8 @@ def test_what_does_not_start_is_in_the_table(tmp_path: Path, sentences: Sentence
 @pytest.mark.skipif(not ENGINES, reason="no server: name some in ENGINES, or use make engines")
 @pytest.mark.parametrize("url", ENGINES)
 def test_a_real_engine_holds_the_same_target(url: str) -> None:
-    pair, builtin = load_pair(f"{url}#target+{ASSETS / 'pair' / 'draft'}"), load_pair("builtin")
+    pair = load_pair(f"{url}#target+{ASSETS / 'pair' / 'draft'}")
+    builtin = load_pair("builtin")
     prompts = checks.PROMPTS[:1]
     for one in (
         checks.same_tokens(pair, builtin, checks.GREEDY, prompts),

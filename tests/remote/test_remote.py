@@ -270,7 +270,8 @@ def test_faults_of_the_way_to_a_server(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
     monkeypatch.setattr(wire, "ANSWER_SECONDS", 0.2)
-    patient, release = Completions(Server(server.url), "target"), Event()
+    patient = Completions(Server(server.url), "target")
+    release = Event()
 
     def silent(_: Any) -> bool:
         return release.wait(20) and False

@@ -96,7 +96,8 @@ def test_what_vllm_told_at_its_end_takes_the_place_of_its_chunks(
     events = watched(vllm, alone)
     live = [e for e in events if isinstance(e, Round) and e.lane == SPECULATIVE]
     trace = checked(events)
-    first, told = live[: len(live) // 2], live[len(live) // 2 :]
+    first = live[: len(live) // 2]
+    told = live[len(live) // 2 :]
     assert [outcomes(r) for r in first] == [
         "| bonus",
         "| untold",
@@ -224,7 +225,8 @@ FAULTS: dict[str, dict[str, Any]] = {
 def test_a_fault_is_a_sentence_and_keeps_the_rounds(
     vllm: Replay, fault: str, sentences: Sentences
 ) -> None:
-    pair, kept = load_pair(f"{vllm.url}#target"), []
+    pair = load_pair(f"{vllm.url}#target")
+    kept = []
     whole = vllm.chunks
     with sentences.raises(ServerError):
         for event in race(pair, "Once upon a time", TWELVE):
@@ -256,7 +258,8 @@ def test_what_a_watched_server_cannot_do(vllm: Replay, alone: Replay, sentences:
 
 
 def test_names_of_watched_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = "http://10.0.0.1:8000/v1#m", "http://10.0.0.2/v1#n"
+    one = "http://10.0.0.1:8000/v1#m"
+    other = "http://10.0.0.2/v1#n"
     assert parse_pair(f"{one} | {other}") == WatchedSpec(
         Address("http://10.0.0.1:8000/v1", "m"), Address("http://10.0.0.2/v1", "n")
     )

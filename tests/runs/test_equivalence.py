@@ -125,7 +125,8 @@ def queue_of(pair: Pair) -> RunQueue:
 
 def functions_of(queue: RunQueue) -> list[Any]:
     """The page's functions to begin an experiment, to ask for its news, and to end it."""
-    (begin, *_), (_, ask, end, *_) = question_functions(queue, "toy"), delivery_functions(queue)
+    (begin, *_) = question_functions(queue, "toy")
+    (_, ask, end, *_) = delivery_functions(queue)
     return [answering(one) for one in (begin, ask, end)]
 
 

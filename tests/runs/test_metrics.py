@@ -19,7 +19,9 @@ from specviz.core.policy import predicted_tau, speedup_at
 from specviz.runs.terminal import metric_lines
 
 PROMPT = [3, 1, 4]
-TARGET, DRAFT = 10.0, 1.0  # seconds of virtual time for a pass
+# Seconds of virtual time for a pass.
+TARGET = 10.0
+DRAFT = 1.0
 
 ALPHAS = st.floats(0.0, 0.999) | st.just(1.0)
 GAMMAS = st.integers(0, 64)

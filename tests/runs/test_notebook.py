@@ -148,7 +148,8 @@ def test_in_a_cell_one_picture_is_renewed_until_the_race_is_over(
     }
     trace = watch(race(pair, [1, 2, 3] * 4, lanes))
     assert len(cell.shown) == 2 + len(trace.rounds) + 2  # waiting, header, rounds, end, last
-    first, last = cell.shown[0], cell.shown[-1]
+    first = cell.shown[0]
+    last = cell.shown[-1]
     for form in first:
         sentences(form)
     assert last[1] == "\n".join(metric_lines(trace))

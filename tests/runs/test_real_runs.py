@@ -142,7 +142,8 @@ def test_runs_with_a_large_vocabulary_and_stray_bytes_are_never_refused():
 
 def test_twins_and_a_draft_that_never_agrees_are_never_refused():
     """Runs in which p equals q, or both lists have one entry."""
-    target, other = scripted([1, 2, 3, 4, 5], 9), scripted([1, 5, 4, 3, 2], 9, seed=1)
+    target = scripted([1, 2, 3, 4, 5], 9)
+    other = scripted([1, 5, 4, 3, 2], 9, seed=1)
     for draft, sampling in itertools.product((target, other), SAMPLINGS.values()):
         settings = Settings(gamma=3, max_new_tokens=20, **sampling)
         assert_passes(Trace.from_events(race(pair_of(target, draft), [1], settings)))

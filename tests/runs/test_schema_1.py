@@ -30,7 +30,8 @@ def read(data: dict[str, Any]) -> Trace:
 
 def named(data: dict[str, Any]) -> dict[str, Any]:
     """Rename the speculative lane of a run to "one"."""
-    header, end = data["header"], data["end"]
+    header = data["header"]
+    end = data["end"]
     header |= {"lanes": {"one": header["settings"]}, "drafts": {"one": header["draft"]}}
     for by_lane in (header["prefill_seconds"], header["lane_threads"], end["reasons"]):
         by_lane["one"] = by_lane.pop("speculative")

@@ -37,7 +37,8 @@ def with_text(text: str) -> Trace:
 def test_the_tables_count_what_the_metrics_count(settings: Settings):
     trace = recorded(settings)
     metrics = compute_metrics(trace)
-    tokens, rounds = rows(tokens_csv(trace)), rows(rounds_csv(trace))
+    tokens = rows(tokens_csv(trace))
+    rounds = rows(rounds_csv(trace))
     seen = Counter(row["outcome"] for row in tokens if row["lane"] == "speculative")
     assert {outcome: seen[outcome] for outcome in metrics.counts} == metrics.counts
     ours = [row for row in rounds if row["lane"] == "speculative"]
@@ -62,7 +63,8 @@ def test_numbers_are_written_in_full():
     trace = recorded(SAMPLED)
     r = next(r for r in trace.rounds if r.drafted)
     place = next(i for i, row in enumerate(rows(tokens_csv(trace))) if row["q"])
-    row, token = rows(tokens_csv(trace))[place], r.drafted[0]
+    row = rows(tokens_csv(trace))[place]
+    token = r.drafted[0]
     assert (row["round"], row["place"]) == (str(r.index + 1), "1")
     for name in ("p", "q", "u", "beta"):
         assert float(row[name]) == getattr(token, name)

@@ -21,7 +21,8 @@ from specviz.train import from_prompts, loop
 from specviz.train.losses import logits_loss, text_alphas
 from specviz.train.writing import Writing, marked_rows, write
 
-VOCAB, END = 24, 3
+VOCAB = 24
+END = 3
 PROMPTS = [f"w{i} w{j}" for i in range(4, 16) for j in range(16, 20)]
 HELD_OUT = [f"w{i} w{j}" for i in range(4, 16) for j in (20, 21)]
 
@@ -117,8 +118,11 @@ def test_loss_and_alpha_are_those_of_the_positions_that_were_written(models: Pat
         AutoModelForCausalLM.from_pretrained(models / name, dtype=torch.float32)
         for name in ("target", "draft")
     )
-    prompts, texts, vocab = [[5, 6], [8]], [[5, 6, 7, 9], [8, 4]], 20
-    kl, kept = [], []
+    prompts = [[5, 6], [8]]
+    texts = [[5, 6, 7, 9], [8, 4]]
+    vocab = 20
+    kl = []
+    kept = []
     with torch.no_grad():
         for prompt, text in zip(prompts, texts, strict=True):
             for place in range(len(prompt), len(text)):

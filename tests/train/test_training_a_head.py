@@ -77,7 +77,9 @@ def trained(*words: str) -> None:
 def test_a_head_learns_what_its_target_says_and_loads_again(
     target: torch.nn.Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    folder, out, file = saved(target, tmp_path / "target"), tmp_path / "head", tmp_path / "t.jsonl"
+    folder = saved(target, tmp_path / "target")
+    out = tmp_path / "head"
+    file = tmp_path / "t.jsonl"
     prompts = torch.randint(1, 300, (24, 4), generator=torch.Generator().manual_seed(1))
     texts = target.generate(prompts, max_new_tokens=20, min_new_tokens=20, do_sample=False)
     with file.open("w") as lines:
@@ -174,7 +176,8 @@ def test_a_target_of_a_chat_writes_its_own_questions(target: torch.nn.Module, tm
 def test_text_that_was_written_is_kept_until_it_would_be_another(
     target: torch.nn.Module, tmp_path: Path
 ):
-    prompts, work = tmp_path / "prompts.txt", tmp_path / "work"
+    prompts = tmp_path / "prompts.txt"
+    work = tmp_path / "work"
     prompts.write_text("one cat\ntwo dogs\nthree\n")
     words = ("--head", str(saved(target, tmp_path / "target")), "--out", str(tmp_path / "head"))
     words += ("--work", str(work), "--head-steps", "1", "--row-tokens", "40", "--write-rows", "6")

@@ -106,7 +106,8 @@ def test_a_fault_in_a_pass_is_a_sentence_and_what_was_there_stays(
 def test_no_round_that_was_computed_is_lost_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane's round is held back until the other lane's clock passes it, and the other lane may
     fail."""
-    whole, computed = LaneRun.round, []
+    whole = LaneRun.round
+    computed = []
 
     def counted(run: LaneRun) -> Round:
         if len(computed) == 40:
@@ -192,7 +193,9 @@ def test_a_process_is_not_replaced_sooner_than_a_new_one_would_have_its_pair(
 
 
 def test_a_stop_is_heard_between_the_passes_of_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    stop, rounds, whole = Stop(), [], LaneRun.round
+    stop = Stop()
+    rounds = []
+    whole = LaneRun.round
 
     def stopped(run: LaneRun) -> Round:
         rounds.append(run.lane)
@@ -216,7 +219,9 @@ def test_a_stop_is_heard_between_the_blocks_of_a_long_prompt(
 ) -> None:
     from specviz.sides.fast_cpu.engine import PREFILL_CHUNK, Passes
 
-    stop, long_passes, whole = Stop(), [], Passes.run
+    stop = Stop()
+    long_passes = []
+    whole = Passes.run
 
     def stopped(passes: Passes, plan: Any) -> None:
         if plan.tokens == PREFILL_CHUNK:
@@ -264,7 +269,8 @@ def test_a_load_goes_on_for_the_next_who_wants_the_pair(
 
 def test_a_silent_process_is_replaced(worker: ProcessWorker) -> None:
     (process,) = results(worker, "tell_process")
-    limits, worker._limits = worker._limits, Limits(silent_seconds=0.5)
+    limits = worker._limits
+    worker._limits = Limits(silent_seconds=0.5)
     try:
         with pytest.raises(SpecvizError) as silence:
             results(worker, "hang")
@@ -384,7 +390,9 @@ def test_a_lane_that_is_stopped_after_its_last_round_has_finished() -> None:
 
 
 def test_a_race_that_is_told_to_stop_still_hands_out_its_end() -> None:
-    pair, items, stop = pair_of(mini(5), mini(5, seed=1)), [], Stop()
+    pair = pair_of(mini(5), mini(5, seed=1))
+    items = []
+    stop = Stop()
     for item in RaceTask("tiny", "w1 w2", LONG).run(Models(lambda *_: pair, race), stop):
         items.append(item)
         if sum(isinstance(one, Round) for one in items) == 5:
@@ -446,7 +454,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
 def test_a_full_disk_keeps_the_recording_that_was_there(
     tmp_path: Path, sentences: Sentences
 ) -> None:
-    path, old = tmp_path / "run.json", tmp_path / "old.json"
+    path = tmp_path / "run.json"
+    old = tmp_path / "old.json"
     trace = Trace.from_events(
         race(pair_of(mini(5), mini(5, seed=1)), "w1 w2", Settings(max_new_tokens=20))
     )

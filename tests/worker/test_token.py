@@ -13,7 +13,8 @@ from specviz.files.source import ModelSource
 from specviz.worker.loading import load_named, memory_in_numbers
 from specviz.worker.tasks import ExamineTask, Stop
 
-OPEN, NAMED = "gpt2-xl-gpt2", "owner/private+owner/draft"
+OPEN = "gpt2-xl-gpt2"
+NAMED = "owner/private+owner/draft"
 
 
 @pytest.fixture

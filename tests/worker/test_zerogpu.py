@@ -252,7 +252,9 @@ class Slow:
     """A task with several slow results."""
 
     def __init__(self, count: int, seconds: float, error: Exception | None = None) -> None:
-        self.count, self.seconds, self.error = count, seconds, error
+        self.count = count
+        self.seconds = seconds
+        self.error = error
         self.told: list[bool] = []
 
     def run(self, models: Models, stop: Stop) -> Iterator[int]:

@@ -69,7 +69,10 @@ CONTRAST = """(node) => {
   const [dim, bright] = [luminance(color), luminance(backgroundColor)].sort((a, b) => a - b);
   return (bright + 0.05) / (dim + 0.05);
 }"""
-PHONE, TABLET, SMALL, LARGE = (390, 844), (820, 1180), (1280, 720), (1920, 1080)
+PHONE = (390, 844)
+TABLET = (820, 1180)
+SMALL = (1280, 720)
+LARGE = (1920, 1080)
 DAMAGED = {"name": "run.json", "mimeType": "application/json", "buffer": b"{"}
 
 

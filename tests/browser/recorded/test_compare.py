@@ -62,8 +62,10 @@ def test_the_last_two_runs_are_compared_once_there_are_two(
     facts = {name: values for name, *values in page.evaluate(FACTS)}
     assert facts["γ"] == ["γ 4", "γ 3"] and facts["Temperature"] == ["T 1", "greedy"]
     assert "Seed" not in facts
-    ours, others = compute_metrics(earlier), compute_metrics(latest)
-    shown, both = page.evaluate(FIGURES), (ours, others)
+    ours = compute_metrics(earlier)
+    others = compute_metrics(latest)
+    shown = page.evaluate(FIGURES)
+    both = (ours, others)
     assert shown[0] == [f"{one.speedup:.2f}×" for one in both]
     for row, name in enumerate(("alpha", "efficiency", "tau", "c"), start=1):
         assert shown[row] == [f"{getattr(one, name):.2f}" for one in both], name
@@ -102,7 +104,8 @@ def test_a_question_is_asked_guessed_and_answered_by_its_run(
     page.keyboard.press("1")
     wait_for(page, "window.specviz.trace?.header.settings.gamma === 4")
     visitor.playing()
-    asked, answer = page.locator("[data-ask]"), page.locator("[data-answer]")
+    asked = page.locator("[data-ask]")
+    answer = page.locator("[data-answer]")
     page.keyboard.press("q")  # from the page to the stage
     expect(asked).to_contain_text("Will it be accepted?")
     expect(page.locator("#topbar")).to_be_hidden()

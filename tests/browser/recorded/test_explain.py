@@ -46,10 +46,13 @@ def known_chances(token: Token, own: Token) -> dict[int, tuple[str, float, float
     q: dict[int, float] = {}
     for choices, chances in ((token.top_p, p), (token.top_q, q)):
         for c in choices:
-            texts[c.id], chances[c.id] = c.text, c.probability
+            texts[c.id] = c.text
+            chances[c.id] = c.probability
     for t in (token, own) if own.outcome == "corrected" else (token,):
         assert t.p is not None and t.q is not None
-        texts[t.id], p[t.id], q[t.id] = t.text, t.p, t.q
+        texts[t.id] = t.text
+        p[t.id] = t.p
+        q[t.id] = t.q
     assert token.beta is not None
     for c in token.top_residual:
         gap = c.probability * (1 - token.beta)
@@ -76,7 +79,9 @@ def check_places(body: Locator, r: Round, *, read: bool) -> None:
 
 def check_verdict(body: Locator, token: Token, own: Token) -> None:
     """Check the line from 0 to 1 and the two distributions."""
-    p, q, u = token.p, token.q, token.u
+    p = token.p
+    q = token.q
+    u = token.u
     assert p is not None and q is not None and u is not None
     keep = min(1, p / q)
     fraction = body.locator(".sx-fraction").inner_text().replace("\u00a0", " ").split("\n")
@@ -104,7 +109,8 @@ def check_overlay(body: Locator, token: Token, own: Token) -> None:
         ids.append(next(i for i, wanted in words.items() if wanted == row and i not in ids))
     both = (token.beta or 0) - sum(min(known[i][1:]) for i in ids)
     left = [1 - sum(known[i][1] for i in ids), 1 - sum(known[i][2] for i in ids)]
-    both, left = max(0, both), [max(0, one) for one in left]
+    both = max(0, both)
+    left = [max(0, one) for one in left]
     parts = f"{chance(both)} in both, {chance(left[1] - both)} only in q, "
     parts += f"{chance(left[0] - both)} only in p"
     assert rest == ["all others", parts, *map(chance, left)]
@@ -166,7 +172,8 @@ def test_every_number_of_a_round_is_the_traces(visitor: Visitor) -> None:
     rejected = next(r for r in ours if {"rejected", "ignored"} <= {t.outcome for t in r.drafted})
     kept = next(r for r in ours if r.drafted and r.emitted[-1].outcome == "bonus")
     for r in (rejected, kept):
-        own, places = r.emitted[-1], iter(r.drafted)
+        own = r.emitted[-1]
+        places = iter(r.drafted)
 
         def check(chapter: str, said: str, body: Locator, r=r, own=own, places=places) -> None:  # type: ignore[no-untyped-def]
             if chapter == "Guess":

@@ -39,7 +39,8 @@ def fresh(shelf: Path, names: list[str], tmp_path: Path) -> Iterator[str]:
 
 def check_that_a_stranger_gets_no_button(visitor: Visitor) -> str:
     """Check that a stranger gets no button; return the sentence that replaces it."""
-    page, bar = visitor.page, visitor.page.locator(".sv-get")
+    page = visitor.page
+    bar = visitor.page.locator(".sv-get")
     page.set_extra_http_headers({"X-Forwarded-For": "192.168.1.7"})
     page.reload()
     visitor.ready()

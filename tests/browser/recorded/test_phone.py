@@ -38,7 +38,8 @@ def test_both_lanes_are_on_the_first_screen_of_a_phone(
 
 def test_a_thumb_takes_hold_of_the_scrubber(visitor: Visitor) -> None:
     lanes(visitor, 390, 844)
-    page, scrub = visitor.page, visitor.page.locator("[data-scrub]")
+    page = visitor.page
+    scrub = visitor.page.locator("[data-scrub]")
     box: Any = scrub.bounding_box()
     assert box["width"] >= 160 and box["height"] >= 44
     wait_for(visitor.page, "window.specviz.events > 0")

@@ -233,7 +233,8 @@ def test_the_text_alone_is_what_was_emitted(visitor: Visitor, opened: Trace) -> 
 
 def test_a_thin_mark_tells_what_was_rejected(visitor: Visitor, opened: Trace) -> None:
     read(visitor, "text")
-    page, card = visitor.page, visitor.page.locator(".sv-card")
+    page = visitor.page
+    card = visitor.page.locator(".sv-card")
     mark = visitor.lane("speculative").locator(".t.rejected").first
     box = mark.bounding_box()
     assert box is not None and box["width"] <= 3

@@ -116,7 +116,8 @@ def test_at_any_place_the_figures_are_those_of_the_prefix(
     begin_anew(visitor)
     run = Trace.load(shelf / f"{names[0]}.json.gz")
     page = visitor.page
-    total, whole = page.evaluate("window.specviz.events"), compute_metrics(run)
+    total = page.evaluate("window.specviz.events")
+    whole = compute_metrics(run)
     for place in (0, 1, 2, 7, total // 3, total // 2, total - 1, total):
         page.locator("[data-scrub]").fill(str(place))
         done = {lane: page.evaluate("lane => window.specviz.finished(lane)", lane)
@@ -203,7 +204,8 @@ def test_an_opened_run_that_was_interrupted_or_is_too_short_is_shown_as_such(
     visitor: Visitor, tmp_path: Path
 ) -> None:
     begin_anew(visitor)
-    page, badge = visitor.page, visitor.page.locator("[data-badge]")
+    page = visitor.page
+    badge = visitor.page.locator("[data-badge]")
     assert UNVERIFIED not in (badge.get_attribute("title") or "")
     whole = recorded(SAMPLED)
     opened(visitor, saved(Trace(whole.header, whole.rounds[:9]), tmp_path))
@@ -295,7 +297,8 @@ def test_an_answer_reads_as_one_and_the_template_is_behind_a_click(visitor: Visi
 def test_a_long_text_stands_in_blocks_that_come_and_go_with_the_playhead(visitor: Visitor) -> None:
     """A block ends at a line break, even inside a round or a token: nothing is lost or repeated."""
     trace = opened_at_its_end(visitor, "page")
-    page, bar = visitor.page, visitor.page.locator("[data-scrub]")
+    page = visitor.page
+    bar = visitor.page.locator("[data-scrub]")
     rounds = [r for r in trace.rounds if r.lane == "speculative"]
     for share in (1, 0.5, 0.7, 0, 1):
         bar.fill(str(int(share * page.evaluate("window.specviz.events"))))

@@ -153,7 +153,8 @@ def test_a_moment_that_is_pointed_at_is_shown_in_all_charts_and_lanes(visitor: V
     chart = page.locator("[data-line=alpha] > div").bounding_box()
     assert chart is not None
     # Point at a round in the chart of alpha, whose axis is rounds.
-    left, right = chart["x"] + 34, chart["x"] + chart["width"] - 92
+    left = chart["x"] + 34
+    right = chart["x"] + chart["width"] - 92
     place = len(ours) // 2
     x = left + (right - left) * (place - 1) / (len(ours) - 1)
     page.mouse.move(x, chart["y"] + 40)

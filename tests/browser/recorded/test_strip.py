@@ -62,7 +62,8 @@ def test_the_strip_is_the_run_however_it_came(
     visit: Visit, tmp_path: Path, sentences: Sentences
 ) -> None:
     visitor = visit(query="?gamma=9&temperature=0")
-    page, differs = visitor.page, visitor.page.locator("[data-differs]")
+    page = visitor.page
+    differs = visitor.page.locator("[data-differs]")
     visitor.state("running")
     assert check(page)["lanes"]["speculative"]["gamma"] == 4  # the preset's recording
     expect(differs).to_contain_text("γ 9 · greedy")
@@ -134,7 +135,8 @@ def test_a_planted_slow_lane_is_named(
     visitor: Visitor, tmp_path: Path, sentences: Sentences
 ) -> None:
     wait_for(visitor.page, "Boolean(window.specviz.trace)")
-    page, doubt = visitor.page, visitor.page.locator("[data-doubt]")
+    page = visitor.page
+    doubt = visitor.page.locator("[data-doubt]")
     top = "() => document.querySelector('.sv-large').getBoundingClientRect().top"
     tops = set()
     for factor, words in (
