@@ -49,7 +49,7 @@ run: $(VENV)/.installed
 	$(if $(PAIR),$(PY) -m specviz fetch "$(PAIR)" --or-wheels)
 	$(if $(PAIR),SPECVIZ_PAIR="$(PAIR)") $(PY) app.py $(ARGS)
 
-# Three processes, since browser tests mostly wait; tests/conftest.py says in which order.
+# Three processes, since browser tests mostly wait; tests/helpers/units.py has the order.
 test: $(VENV)/.installed-dev
 	$(PY) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder $(ARGS)
 

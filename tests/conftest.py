@@ -1,4 +1,5 @@
-"""Mark tests by folder, and order files for several processes."""
+"""The environment of all tests, and their distribution over several processes: hooks of pytest and
+xdist. `helpers/units.py` has the order of test files."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import nullcontext
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import fetched_pair
 import forked_page
 import forked_process
 import pytest
+from units import ALL_PRODUCTS, BROWSER, UNCOMPILED, unit_of, unit_order
 
 # Set before torch is imported: otherwise the test processes would compete for the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -38,33 +39,24 @@ os.environ["SPECVIZ_MODELS"] = str(fetched_pair.NOWHERE)
 # Fixtures of these modules start a real engine once per run, for tests of any folder.
 pytest_plugins = ["llama_server", "llama_oracle", "sentences"]
 
-BROWSER = Path(__file__).parent / "browser"
-OWN_PAGES = {
-    "test_below_a_path",
-    "test_choosing_pairs",
-    "test_injection",
-    "test_lent_gpu",
-    "test_page_faults",
-    "test_real_journey",
-}
-"""Browser tests that start their own servers; other tests of a folder share one."""
-FORKING = {"test_faults", "test_worker"}
+
+# Hooks of the process that distributes tests.
 
 
-def hands_out(config: pytest.Config) -> bool:
-    """Check whether this process only distributes tests to others."""
+def is_controller(config: pytest.Config) -> bool:
+    """Whether this process only distributes tests to others."""
     return bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    # The other processes first collect tests, which takes about as long.
-    if hands_out(session.config):
+    # Meanwhile the other processes collect tests.
+    if is_controller(session.config):
         compile_passes.begin()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes() -> None:
-    # Test processes start with the libraries imported, too.
+    # Test processes, too, are forked from a process that has imported the libraries.
     from execnet.gateway_io import Popen2IOMaster
 
     Popen2IOMaster.__init__ = forked_process.begin_worker  # type: ignore[method-assign]
@@ -74,6 +66,21 @@ def pytest_xdist_setupnodes() -> None:
 def pytest_configure_node(node: Any) -> None:
     # One process that has imported the libraries serves the tests of all processes.
     node.workerinput["forks"] = forked_page.address_of_forks()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute whole units, so that the fixtures of a module start only once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return unit_of(config.rootpath / nodeid.split("::")[0])
+
+    return ByUnit(config, log)
+
+
+# Hooks of processes that run tests.
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,47 +96,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
 
 
-UNCOMPILED = {
-    "test_wheel",
-    "test_table",
-    "test_layout",
-    "test_api_reference",
-    "test_palette",
-    "test_sampling",
-    "test_checksums",
-    "test_spec",
-    "test_deploy",
-    "test_rooms",
-    "test_settings",
-    "test_sentences",
-}
-"""Files without compiled passes: they run first, while the passes are compiled."""
-
-
-OF_KINDS = {
-    "test_packed",
-    "test_packed_model",
-    "test_packed_weights",
-    "test_quantize",
-    "test_gguf",
-    "test_gguf_against_llama_cpp",
-    "test_read_weights",
-    "test_integer_products",
-    "test_remembered_trial",
-    "test_local_models",
-    "test_verbs_on_files",
-}
-"""Files that use products of many kinds of weights."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.path.stem not in UNCOMPILED:
-        compile_passes.wait()
-    if item.path.stem in OF_KINDS:
-        compile_passes.wait_for_kinds()
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark everything under tests/browser/ as a browser test: `-m "not browser"` skips it.
 
@@ -140,32 +106,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(BROWSER):
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.flaky(reruns=1))
-    items.sort(key=lambda item: place_of(unit_of(item.path)))
+    items.sort(key=lambda item: unit_order(unit_of(item.path)))
 
 
-@cache
-def unit_of(path: Path) -> str:
-    """The unit that one process runs: a file, or all files that share a page or fork processes of
-    models."""
-    shares = path.stem in FORKING or (path.is_relative_to(BROWSER) and path.stem not in OWN_PAGES)
-    return path.parent.name if shares else path.stem
-
-
-def place_of(unit: str) -> tuple[bool, int, str]:
-    """The sort key of a unit: long ones start early, so that at the end no process works alone."""
-    return unit not in UNCOMPILED, LONG.index(unit) if unit in LONG else len(LONG), unit
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute whole units, so that the fixtures of a module start only once."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            return unit_of(config.rootpath / nodeid.split("::")[0])
-
-    return ByUnit(config, log)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.path.stem not in UNCOMPILED:
+        compile_passes.wait()
+    if item.path.stem in ALL_PRODUCTS:
+        compile_passes.wait_for_kinds()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -181,42 +130,3 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)  # models and recordings of tests are many small objects
-
-
-LONG = (
-    "recorded",
-    "browser",
-    "test_choosing_pairs",
-    "test_soak",
-    "test_audit",
-    "test_injection",
-    "test_real_journey",
-    "test_real_pair",
-    "worker",
-    "test_gguf",
-    "test_wheel",
-    "test_families",
-    "test_exactness",
-    "test_running_states",
-    "test_page_faults",
-    "test_zerogpu",
-    "test_static",
-    "test_gguf_tokenizers",
-    "test_triton",
-    "test_triton_compiled",
-    "test_api",
-    "test_packed",
-    "test_packed_weights",
-    "test_visitors",
-    "test_security",
-    "test_stand_in_device",
-    "test_local_models",
-    "test_gguf_against_llama_cpp",
-    "test_strangers",
-    "test_rerun",
-    "test_table",
-    "test_doctor_agrees",
-    "test_pure_javascript",
-    "test_lent_gpu",
-)
-"""The units that take longest, the longest first."""
