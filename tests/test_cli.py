@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from forked_process import run_forked
+from places import ROOT
 from sentences import Sentences
 from toy_models import byte_level, llama, relative
 
@@ -21,8 +22,6 @@ from specviz.core.options import settings_from
 from specviz.inspect.random_models import scripted
 from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, generate_seconds
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 from sentences import Sentences
 from toy_models import byte_level, llama, relative
 
@@ -19,7 +20,7 @@ from specviz.base.console import escaped
 from specviz.pairs.prompts import prompts_from
 from specviz.runs.terminal import printable
 
-RECORDING = Path(__file__).resolve().parent.parent / "assets" / "recordings" / "easy.json.gz"
+RECORDING = ROOT / "assets" / "recordings" / "easy.json.gz"
 PERSIAN = "می\N{ZERO WIDTH NON-JOINER}خواهم"
 FAMILY = "👩\N{ZERO WIDTH JOINER}👩\N{ZERO WIDTH JOINER}👧"
 SPACES = "a\N{NO-BREAK SPACE}b\N{IDEOGRAPHIC SPACE}c\N{SOFT HYPHEN}d\N{NARROW NO-BREAK SPACE}e"

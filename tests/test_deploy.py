@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from places import ROOT
 
 from scripts import install
 from scripts.lock import REQUIREMENTS, pins_in
 from specviz.base.variables import variables_table
 from specviz.pairs.table import facts, named_pairs
 
-ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = (ROOT / "docs" / "deploy.md").read_text("utf-8")
 CODE = [ROOT / "app.py", *sorted((ROOT / "specviz").rglob("*.py"))]
 DOCKER = (ROOT / "Dockerfile").read_text("utf-8")

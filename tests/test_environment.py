@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 from sentences import Sentences
 
 from specviz.__main__ import main
@@ -18,7 +19,6 @@ from specviz.base.errors import SettingsError
 from specviz.base.variables import AUTH, VARIABLES, check_variables, variables_table
 from specviz.core.threads import limit_torch_threads
 
-ROOT = Path(__file__).resolve().parent.parent
 READERS = [ROOT / "app.py", *(ROOT / "specviz").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
 
 # variable, text, value

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from bare_rounds import bare_rounds
+from places import ROOT
 from sentences import Sentences
 from toy_models import llama, pair_of, scripted
 
@@ -26,7 +27,7 @@ from specviz.core import plugins, registry
 from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.inspect.prove import prove
 
-GUIDE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "extending.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", GUIDE, re.DOTALL))
 (PROJECT,) = re.findall(r"```toml\n# pyproject\.toml\n(.*?)```", GUIDE, re.DOTALL)
 METADATA = "import sys; from setuptools import build_meta as build; "

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
-from pathlib import Path
+
+from places import ROOT
 
 from specviz.core import registry
 from specviz.core.registry import drafters_for
 from specviz.kinds import DRAFTERS, ENGINES, VERDICTS
 from specviz.runs import vocabulary
 
-ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("torch", "numpy", "transformers", "numba", "huggingface_hub", "gradio")
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "specviz"
 
 # Only these modules use the caches of transformers: engines roll them back, the metadata checks

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from places import ROOT
+
 FOLDERS = (
     ROOT,
     ROOT / "specviz",

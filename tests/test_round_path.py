@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from forked_process import run_forked
+from places import ROOT
 
 from specviz.base.environment import has_numba
 
-ROOT = Path(__file__).resolve().parent.parent
 RUN = """
 import json, sys
 import specviz

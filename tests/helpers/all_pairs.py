@@ -1,4 +1,4 @@
-"""Few cases in which every two settings meet: most faults need two of them, hardly any three."""
+"""Pairwise testing: few cases that contain every two settings together."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 
 
 def all_pairs(**given: Iterable[Any]) -> list[dict[str, Any]]:
-    """Make cases, a value by name each, that contain every pair of values of any two names.
-
-    The result is always the same: each value is the one that adds most new pairs.
-    """
+    """Make cases that contain every pair of values of any two names; a case has a value for each
+    name. Deterministic: each value is the one that adds most new pairs."""
     names = list(given)
     choices = {name: list(values) for name, values in given.items()}
     pairs = {

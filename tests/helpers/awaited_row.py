@@ -1,4 +1,4 @@
-"""A pair of the table that is not on this machine yet; its small files are in wheels."""
+"""A row of the table whose files are not on this machine; wheels have them."""
 
 from __future__ import annotations
 

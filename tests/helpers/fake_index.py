@@ -24,7 +24,7 @@ def _write_wheel(folder: Path, wheels: WheelParts, number: int, piece: bytes) ->
     package = wheels.package.format(number).replace("-", "_")
     info = f"{package}-{wheels.version}.dist-info"
     files = {
-        # Whoever imports it fails: only its data may be read.
+        # Importing it fails: only its data may be read.
         f"{package}/__init__.py": b"raise ImportError('nobody imports this')\n",
         f"{package}/data/piece.bin": piece,
         f"{info}/METADATA": (

@@ -25,12 +25,12 @@ def own_folder() -> Path:
 
 
 def fetched_files() -> tuple[Path, Path]:
-    """Find the GGUF files of target and draft; skips the test if they are missing."""
+    """The GGUF files of target and draft; skips the test if they are missing."""
     pair = named_pair(NAME)
     assert pair is not None
     folder = Path(os.environ[OWN])
     target, draft = (folder / file.name for file in pair.files)
     for path, file in zip((target, draft), pair.files, strict=True):
         if not path.is_file() or not is_published(path, file):
-            pytest.skip(f"'python -m specviz fetch {NAME}' brings the pair that this needs")
+            pytest.skip(f"'python -m specviz fetch {NAME}' downloads the pair that this needs")
     return target, draft

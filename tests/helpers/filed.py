@@ -1,4 +1,4 @@
-"""Readings of a trace's JSON values."""
+"""Parts of a trace's JSON values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 LEGEND = ("accepted", "rejected", "ignored", "corrected", "bonus", "own")
-"""The places of the legend, by the handle `data-count`."""
+"""The entries of the legend, by their attribute `data-count`."""
 
 Values = dict[str, Any]
 
@@ -27,7 +27,7 @@ def settings(header: Values) -> Values:
 
 
 def legend_counts(rounds: Iterable[Values], lane: str = "speculative") -> dict[str, int]:
-    """Count tokens of a lane with drafts like the legend.
+    """Count the tokens of a lane with drafts as the legend does.
 
     A bonus token follows drafts; the token of a round without drafts is the target's own.
     """

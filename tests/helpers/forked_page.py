@@ -1,4 +1,4 @@
-"""Pages of test scripts, each in a process of its own that begins with the libraries imported."""
+"""Pages of test scripts, each in a process that is forked from one with imported libraries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 PROCESSES = multiprocessing.get_context("forkserver")
-# Most of what the start of a page and its first run take. This package is not among them: it reads
-# variables.
+# Most of the start of a page is spent on these imports. specviz is not among them, since it reads
+# environment variables when it is imported.
 PROCESSES.set_forkserver_preload(
     [
         "gradio",
@@ -35,7 +35,7 @@ SECONDS = 120  # until a page must answer
 
 
 class ForkedPage:
-    """A script's page at one address, which can be lost and started again."""
+    """A script's page at one address; it can be killed and started again."""
 
     def __init__(self, script: Path, *arguments: str) -> None:
         with socket.socket() as free:
@@ -46,7 +46,7 @@ class ForkedPage:
         self._process: multiprocessing.process.BaseProcess | None = None
 
     def start(self, **variables: str) -> None:
-        """Start it with these variables besides those of this process; it answers on return."""
+        """Start it with these additional variables, and wait until it answers."""
         address = {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(self.port)}
         self._process = PROCESSES.Process(
             target=_run,
@@ -88,12 +88,12 @@ def address_of_forks() -> str:
 
 
 def fork_from(address: str) -> None:
-    """Have this process fork others from the one at this address. By default it would start one of
-    its own, which would import the libraries again."""
+    """From now on fork from the process at this address; a new one would import the libraries
+    again."""
     server: Any = forkserver._forkserver  # type: ignore[attr-defined]
     server._forkserver_address = address
     if server._forkserver_alive_fd is None:
-        # Whoever started that process ends it; what this one holds does not count.
+        # The process that started it ends it.
         server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
     server.ensure_running = resource_tracker.ensure_running
     forkserver.ensure_running = server.ensure_running
@@ -101,10 +101,10 @@ def fork_from(address: str) -> None:
 
 def become(variables: dict[str, str], forks: str) -> None:
     """Set up a process that was just forked, with these environment variables."""
-    # The libraries are a million objects, at which each process would look again and again.
+    # The collector would visit a million objects of the libraries again and again.
     gc.freeze()
     fork_from(forks)
-    # Its own locks then vanish with it, however it ends.
+    # So its locks are released when it ends, however it ends.
     multiprocessing.set_start_method(None, force=True)
     os.environ.clear()
     os.environ.update(variables)

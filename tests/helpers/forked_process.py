@@ -1,5 +1,5 @@
-"""Replacements of `subprocess.Popen([python, "-c", CODE, ...])` and `subprocess.run`, forked from a
-process that has imported the libraries: no test waits for torch and gradio to be imported again."""
+"""Replacements of `subprocess.Popen([python, "-c", CODE, ...])` and `subprocess.run` that fork a
+process with imported libraries, so that no test waits for these imports."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from forked_page import PROCESSES, SECONDS, address_of_forks, become
 
 
 class ForkedProcess:
-    """A process that runs the code of a command, with pipes as its stdin and stdout.
-
-    env: its variables, by default those of this process.
-    """
+    """A process that runs the code of a command, with pipes as its stdin and stdout. env: its
+    variables; by default those of this process."""
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str] | None = None, **_: Any
@@ -49,8 +47,7 @@ class ForkedProcess:
 
 
 def begin_worker(master: Any, command: Sequence[str], execmodel: Any) -> None:
-    """Start one of the processes that run the tests; replaces
-    `execnet.gateway_io.Popen2IOMaster.__init__`."""
+    """Start a process that runs tests; replaces `execnet.gateway_io.Popen2IOMaster.__init__`."""
     from execnet.gateway_base import Popen2IO
 
     *python, option, code = command
@@ -85,7 +82,7 @@ def _started(command: Sequence[str], env: Mapping[str, str], *files: int) -> Any
 
 
 class _Inherited:
-    """A file descriptor that goes to the new process; there, its number."""
+    """A file descriptor that is passed to the new process, and arrives there as a number."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -94,7 +91,7 @@ class _Inherited:
         return _number, (reduction.DupFd(self.number),)
 
     def __index__(self) -> int:
-        return self.number  # to a process that is forked from this very one, it goes as it is
+        return self.number  # a child of this very process inherits the descriptor itself
 
 
 def _number(duplicate: Any) -> int:

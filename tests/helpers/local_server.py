@@ -13,7 +13,7 @@ Headers = Mapping[str, str]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Base of request handlers: implement `respond`, which gets the request's JSON."""
+    """A request handler: subclasses implement `respond`, which gets the request's JSON."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # otherwise an answer waits until its header is acknowledged
@@ -65,7 +65,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve on a free port inside the block; yields the address, such as "http://127.0.0.1:4711"."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    # The interval is the time that the end may take.
+    # `shutdown` takes as long as the poll interval.
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MISSING = "node is missing: on Debian, 'apt-get install nodejs' installs it"
 _SCRIPT = """
 import {{ readFileSync }} from "node:fs";

@@ -1,9 +1,9 @@
 """Compares sentences that users read with one reviewed file, tests/sentences.json.
 
-A test hands each of them to the fixture `sentences`, and they must be those of the file, in order:
-`sentences(text)`, or `with sentences.raises(PairError): ...` for the text of an error. The option
-`--write-sentences` writes those of the tests that run instead, and drops those of tests that are
-gone; the reviewer reads what git shows of the file.
+A test passes each sentence to the fixture `sentences`: `sentences(text)`, or `with
+sentences.raises(PairError): ...` for the text of an error. They must be equal to the sentences of
+the file, in order. The option `--write-sentences` updates the file instead, for the tests that run,
+and removes the entries of deleted tests; a reviewer reads its diff.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from specviz.base.errors import SpecvizError
 FILE = Path(__file__).parents[1] / "sentences.json"
 SAID = pytest.StashKey["Sentences"]()
 REVIEWED = pytest.StashKey[dict[str, list[str]]]()
-"""The lines of each test, by its id, as the file has them."""
+"""The lines in the file, by the id of the test."""
 WRITTEN = pytest.StashKey[dict[str, list[str]]]()
-"""Those that the file shall have."""
+"""The lines to be written into the file, by the id of the test."""
 LEFT_OVER = pytest.StashKey[list[str]]()
-"""Tests that the file names and that are gone."""
+"""The ids in the file whose tests were deleted, or pass no sentences any more."""
 
 
 class Sentences:
-    """Keep the lines that a test hands in, without what differs from run to run."""
+    """Collects the lines that a test passes, without the parts that differ from run to run."""
 
     def __init__(self, temporary: Path) -> None:
         self._texts: list[str] = []
         self._temporary = re.compile(re.escape(str(temporary)) + r"/\w+")
 
     def __call__(self, text: str, *, measured: bool = False) -> None:
-        """Add a text; measured: its numbers are those of this run, so they are left out, and with
-        them the width of columns."""
+        """Add a text. measured: its numbers differ from run to run: leave them and the width of
+        columns out."""
         text = self._temporary.sub("TMP", text)
         text = re.sub(r"(127\.0\.0\.1|localhost):\d+", r"\1:PORT", text)
         if measured:
             text = re.sub(r"\d+([.,]\d+)*(e-?\d+)?", "N", text)
             text = re.sub(" +", " ", text)
-        if text not in self._texts[-1:]:  # one that several cases share stands there once
+        if text not in self._texts[-1:]:  # repetitions are kept once
             self._texts.append(text)
 
     def lines(self) -> list[str]:
@@ -56,7 +56,7 @@ class Sentences:
     def raises(
         self, kind: type[BaseException], *, measured: bool = False
     ) -> Iterator[pytest.ExceptionInfo]:
-        """Expect an error, and add its text; one of specviz's own is a line that ends as one."""
+        """Expect an error, and add its text. An error of specviz must be one sentence."""
         with pytest.raises(kind) as caught:
             yield caught
         text = str(caught.value)
@@ -105,7 +105,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-sentences",
         action="store_true",
-        help="write what the tests that run say into tests/sentences.json",
+        help="write the sentences of the tests that run into tests/sentences.json",
     )
 
 
@@ -114,9 +114,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[WRITTEN] = {}
 
 
-@pytest.hookimpl(tryfirst=True)  # before those that -k and -m leave out are gone
+@pytest.hookimpl(tryfirst=True)  # before -k and -m remove tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # A file of which one test was asked for says nothing of its others.
+    # If single tests are named, the other tests of their files are unknown.
     files = set() if "::" in " ".join(config.args) else {item.path for item in items}
     using = {item.nodeid for item in items if "sentences" in getattr(item, "fixturenames", ())}
     config.stash[LEFT_OVER] = [
@@ -129,7 +129,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Any:
-    result = yield  # raises where the test failed or was skipped
+    result = yield  # raises if the test failed or was skipped
     said = item.stash.get(SAID, None)
     if said is None:
         return result
@@ -139,7 +139,7 @@ def pytest_runtest_call(item: pytest.Item) -> Any:
     reviewed = item.config.stash[REVIEWED].get(item.nodeid, [])
     difference = [line for line in ndiff(reviewed, said.lines()) if not line.startswith(" ")]
     if difference:
-        explained = f"- is in {FILE.name}, + is said now (--write-sentences takes it over):"
+        explained = f"- is in {FILE.name}, + is new (--write-sentences accepts it):"
         pytest.fail("\n".join([explained, *difference]), pytrace=False)
     return result
 

@@ -1,4 +1,4 @@
-"""A visitor on the page for the browser tests, with the handles promised to tools."""
+"""A browser window on the page, for the browser tests."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from specviz.runs.uncertainty import uncertainty
 PATIENCE = 60_000  # ms; two busy cores are slow
 expect.set_options(timeout=PATIENCE / 2)
 
-# A notice that makes way by itself would do so while the test is stalled, and so would a finished
-# run that is played again by itself.
+# Timers that hide a notice or replay a finished run could fire while a test is stalled.
 ALL_STAYS = """(() => {
   const wait = window.setTimeout;
   window.setTimeout = (then, ms, ...rest) =>
     ([8000, 2600].includes(ms) && !window.isHurried ? 0 : wait(then, ms, ...rest));
 })()"""
-# Frames every 70 ms instead of every 16 while a run plays, which would take half of a processor
-# while a test looks at something else. All callbacks of a frame still run together, and what a
-# visitor does is drawn in the next frame.
+# Draw every 70 ms instead of every 16 ms while a run plays, which otherwise takes half of a
+# processor. All callbacks of a frame still run together, and the effect of an input is drawn in the
+# next frame.
 FEWER_FRAMES = """(() => {
   const next = window.requestAnimationFrame.bind(window);
   const isPlaying = () => document.querySelector("[data-player]")?.dataset.state === "running";
@@ -52,7 +51,7 @@ FEWER_FRAMES = """(() => {
   };
 })()"""
 FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-# Whether this holds at once or within so many ms.
+# Waits at most `patience` ms for a condition.
 AGAIN = """async ([arg, patience]) => {{
   const until = performance.now() + patience;
   const look = () => {{
@@ -70,8 +69,8 @@ ADVANCED = ("Top-k", "Top-p")
 
 
 def two_places(number: float | None) -> str:
-    """Write a figure as the browser does: 0.625 as 0.63, where Python writes 0.62, and an unknown
-    one, such as alpha before the first verdict, as a dash."""
+    """Write a figure as the browser does: 0.625 as 0.63, which Python rounds to 0.62. None is a
+    dash."""
     return "–" if number is None else str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
@@ -89,17 +88,17 @@ def speedup_of(trace: Trace) -> float:
 
 
 def wait_for(page: Page, holds: str, arg: Any = None, timeout: float = PATIENCE) -> None:
-    """Wait until this holds in the page. Playwright's own way compiles it inside of the page, which
-    the page's policy forbids."""
+    """Wait until this condition holds in the page. Playwright's `wait_for_function` compiles it
+    inside of the page, which the page's policy forbids."""
     deadline = time.monotonic() + timeout / 1000
     while True:
-        with suppress(Error):  # another page has come meanwhile
-            # The page itself looks again and again: to ask it each time costs a hundred times more.
+        with suppress(Error):  # a navigation replaced the page
+            # The page polls: polling from here costs a hundred times more.
             if page.evaluate(
                 AGAIN.format(holds=holds), [arg, 1000 * (deadline - time.monotonic())]
             ):
                 return
-        assert time.monotonic() < deadline, f"this did not come: {holds}"
+        assert time.monotonic() < deadline, f"this did not become true: {holds}"
         page.wait_for_timeout(25)
 
 
@@ -110,7 +109,7 @@ def few_draws(route: Route) -> None:
 
 
 class Visitor:
-    """One browser window on the page, and every problem that it had there."""
+    """A browser window on the page. problems: its errors, warnings and outside requests."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -138,13 +137,13 @@ class Visitor:
         return self.page.locator(f"[data-lane={name}]")
 
     def ready(self) -> None:
-        """Wait until the page can be used: its controls are filled after its player is there."""
+        """Wait until the page can be used: first its player is ready, then its controls."""
         self.page.wait_for_selector("[data-player][data-ready]")
         self.page.wait_for_selector("#presets .preset[aria-pressed]", state="attached")
         self.drawn()
 
     def drawn(self) -> None:
-        """Wait until what was asked of the player is on the screen."""
+        """Wait until all changes are drawn."""
         self.page.evaluate(FRAMES)
 
     def state(self, name: str) -> None:
@@ -182,21 +181,20 @@ class Visitor:
         self.page.get_by_label("Prompt", exact=True).fill(text)
 
     def run(self) -> dict[str, Any]:
-        """Press Run and wait for its end; the player's trace."""
+        """Press Run and wait for the end of the run; returns its trace."""
         self.begin(self.button("Run"))
         self.state("ended")
         return self.trace()
 
     def begin(self, button: Locator) -> None:
-        """Press a button that begins a run, and wait until the page shows that run instead of the
-        one before."""
+        """Press a button that begins a run, and wait until the page shows this run."""
         self.page.evaluate("void (window.before = window.specviz.trace)")
         button.click()
         wait_for(self.page, "window.specviz.trace && window.specviz.trace !== window.before")
         self.page.evaluate(FRAMES)
 
     def trace(self) -> dict[str, Any]:
-        # As text: Playwright's own way to bring so many objects takes ten times as long.
+        # As text: Playwright takes ten times as long to transfer the objects.
         trace: dict[str, Any] = json.loads(self.page.evaluate("JSON.stringify(specviz.trace)"))
         return trace
 

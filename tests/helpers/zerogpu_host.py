@@ -13,14 +13,13 @@ import os
 import runpy
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
 
 import torch
+from places import ROOT
 
 PR_SET_PDEATHSIG = 1
-ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from gguf_writer import write_model
+from places import ROOT
 from tiny_files import SPECIAL, tiny_file, tiny_model, tiny_tokenizer
 
 pytest.importorskip("numba")
@@ -25,7 +26,6 @@ from specviz.pairs.doctor import examine
 from specviz.pairs.report import Report
 from specviz.pairs.table import NamedPair, named_pairs
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 FREE = 10**9
 
 

@@ -27,6 +27,7 @@ from model_stores import (
     keep_in_ollama,
     use_stores,
 )
+from places import ROOT
 from sentences import Sentences
 from tiny_files import PADDED, SPECIAL, tiny_file, tiny_model, tiny_tokenizer
 
@@ -43,7 +44,6 @@ from specviz.runs.trace import event_dict
 
 PLENTY = 10**12  # bytes
 LARGE = "qwen2"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Files:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from altering_proxy import altered
 from llama_server import CONTEXT, PROMPT, LlamaServer
+from places import ROOT
 from sentences import Sentences
 from toy_models import emitted_ids
 
@@ -19,7 +20,7 @@ from specviz.pairs.doctor import examine_pair
 from specviz.pairs.spec import parse_pair
 from specviz.runs.identities import check_trace
 
-DRAFT = Path(__file__).resolve().parents[2] / "assets" / "pair" / "draft"
+DRAFT = ROOT / "assets" / "pair" / "draft"
 
 TIED = 1e-3  # nats: far above the rounding of other fp32 kernels, far below a real preference
 

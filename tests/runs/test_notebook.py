@@ -9,11 +9,11 @@ import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from places import ROOT
 from sentences import Sentences
 from toy_models import llama, pair_of, relative
 from toy_recordings import GREEDY, SAMPLED, recorded
@@ -23,7 +23,7 @@ from specviz.page.public import RECORDINGS
 from specviz.runs.html import MAX_IN_CELL
 from specviz.runs.terminal import metric_lines
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "notebook.ipynb"
+EXAMPLE = ROOT / "docs" / "notebook.ipynb"
 MALICIOUS = '"></iframe><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
