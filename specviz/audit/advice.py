@@ -16,9 +16,9 @@ from .paying import crossover
 from .report import Advice, Drafting, Greedy, Load, Sampled, Speed, Verdict
 
 USUAL_GAMMA = 5
-WORTH = 1.05  # times the present speed above which another number of drafts is recommended
-SURE = 0.6  # share of steps that keep all drafts above which more drafts are worth a try
-MANY = 1024  # requests at once that no deployment of one server exceeds
+MIN_IMPROVEMENT = 1.05  # times the present speed, to recommend another number of drafts
+MIN_ALL_KEPT = 0.6  # share of steps that keep all drafts, to recommend more drafts
+MAX_AT_ONCE = 1024  # requests; no deployment of one server has more
 
 
 class NamedModel(NamedTuple):
@@ -145,7 +145,7 @@ def _on_speed(findings: Findings) -> Iterator[Advice]:
             "target alone.",
             *_ngrams(findings),
         )
-    elif by_position and by_position[-1] > SURE:
+    elif by_position and by_position[-1] > MIN_ALL_KEPT:
         gamma = len(by_position)
         yield Advice(
             f"{by_position[-1]:.0%} of steps keep all {gamma} drafts: try more drafts.",
@@ -178,7 +178,7 @@ def better_gamma(by_position: Sequence[float], gain: float) -> BetterGamma | Non
     cost = max(0.0, (cost_of_step - 1.0) / present)
     speedups = [count / (1.0 + cost * gamma) for gamma, count in enumerate(tokens)]
     best = max(range(1, present + 1), key=lambda gamma: speedups[gamma])
-    is_worth_it = speedups[best] >= max(WORTH * gain, 1.0 + NEAR)
+    is_worth_it = speedups[best] >= max(MIN_IMPROVEMENT * gain, 1.0 + NEAR)
     if best == present or not is_worth_it:
         return None
     return BetterGamma(gamma=best, present=present, speedup=speedups[best])
@@ -192,7 +192,7 @@ def _on_load(findings: Findings) -> Iterator[Advice]:
     gamma = _present_gamma(findings)
     reason = f"With {until} or more requests at once, drafts do not pay."
     if findings.engine == VLLM:
-        ranges = [[1, until - 1, gamma], [until, MANY, 0]]
+        ranges = [[1, until - 1, gamma], [until, MAX_AT_ONCE, 0]]
         setting = json.dumps({"num_speculative_tokens_per_batch_size": ranges})
         inner_json = setting.removeprefix("{")
         yield Advice(

@@ -137,7 +137,7 @@ class TextJudge:
     def _judge_fit(self, texts: Sequence[Ids], law: ListedLaw) -> None:
         """Compare drawn texts with the listed distribution."""
         ended = sampled.ends_early(texts)
-        if ended >= sampled.MANY_ENDS:
+        if ended >= sampled.MANY_EARLY_ENDS:
             raise PairError(
                 f"{ended} of {len(texts)} sampled texts ended within {sampled.LENGTH} tokens: "
                 "name other --prompts"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..inspect.equivalence import SIGNIFICANCE
 from .report import Evidence, Greedy, Sampled, Verdict
-from .sampled import ENOUGH
+from .sampled import MIN_CAUGHT
 
 
 def lossless_verdict(
@@ -79,7 +79,7 @@ def _untold(greedy: Sequence[Greedy], sampled: Sequence[Sampled], note: str) -> 
     if not whole_texts:
         return note or "sampled texts differ too much to compare more than their first tokens"
     best = max(whole_texts, key=lambda test: test.control.caught)
-    if best.control.caught < ENOUGH:
+    if best.control.caught < MIN_CAUGHT:
         return (
             f"{best.samples} sampled texts are too few: only {best.control.caught:.0%} of such "
             f"tests would catch {best.control.wrong}, so allow more --minutes"

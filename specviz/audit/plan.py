@@ -59,10 +59,10 @@ class AuditOptions:
         are_known = set(self.questions) <= set(QUESTIONS)
         if not self.questions or not are_known:
             raise SettingsError(f"this is not a question of an audit: use {', '.join(QUESTIONS)}.")
-        if self.tokens < sampled.ASKED or self.at_once < 1 or self.context < 1:
+        if self.tokens < sampled.SAMPLED_TOKENS or self.at_once < 1 or self.context < 1:
             raise SettingsError(
                 "--tokens, --at-once or --context is too small: use "
-                f"{sampled.ASKED} or more --tokens, and at least 1 for the others."
+                f"{sampled.SAMPLED_TOKENS} or more --tokens, and at least 1 for the others."
             )
         if not 0.1 <= self.temperature <= 2.0:
             raise SettingsError(
@@ -145,7 +145,7 @@ def agenda_of(
         used = turns * text_seconds + _texts_of(levels) * text_seconds
         unused = seconds - used - SHARE_OF_LENGTHS * seconds
         left = max(unused, 0.1 * seconds)
-        draw_seconds = pace.seconds(sampled.ASKED)
+        draw_seconds = pace.seconds(sampled.SAMPLED_TOKENS)
         if not lists:  # the control is drawn from the baseline
             draws_control = True
             draw_seconds *= 1.5
@@ -204,7 +204,7 @@ def plan_report(options: AuditOptions, agenda: Agenda, pace: Pace) -> PlanReport
         parts = agenda.sampling_parts(servers)
         requests += parts * agenda.samples
         draws = parts * agenda.fitting / servers
-        seconds += draws * pace.seconds(sampled.ASKED)
+        seconds += draws * pace.seconds(sampled.SAMPLED_TOKENS)
         sentences.append(_of_samples(agenda, options))
     requests = int(SPARE * requests) + 4
     sentences.append(f"At most {requests} requests, in about {seconds / 60:.1f} minutes.")

@@ -31,17 +31,17 @@ TEMPERATURE = 0.7
 TOP_K = 20  # as many as vLLM lists by default
 LENGTHS = (2, 3)  # tokens of a text that are compared; the first comes without drafts
 LENGTH = 3
-ASKED = 5  # requested tokens of a text, so that its second token can come from drafts
-EXPANDED = 0.02  # the least probability of a beginning that is extended
+SAMPLED_TOKENS = 5  # requested tokens of a text, so that its second token can come from drafts
+MIN_EXPANDED = 0.02  # probability of a beginning that is extended
 BLOCK = 16  # beginnings in a request
-COLDER = 0.8  # of the temperature: how wrong the control is
+COLDER = 0.8  # the control's temperature over the right one
 TRIALS = 100
-ENOUGH = 0.95  # the least share of its trials in which the control must be caught
+MIN_CAUGHT = 0.95  # share of its trials in which the control must be caught
 MIN_TEXTS = 20  # texts that are drawn even after the time budget
 SIZES = (100, 200, 400, 800, 1600, 3200)
 UNLISTED: Outcome = (-1,)
-SLACK = 1e-3  # the share of texts that may be outside the list, by ties at its end
-MANY_ENDS = 5  # share of texts that end early above which a prompt cannot be used
+UNLISTED_SHARE = 1e-3  # the share of texts that may be outside the list, by ties at its end
+MANY_EARLY_ENDS = 5  # texts that end early; with so many a prompt cannot be used
 OTHER_SEEDS = 1_000_000  # so that no text of the baseline shares its seed with one of the server
 
 
@@ -60,8 +60,8 @@ class ListedLaw:
         """The probability of each text of at most `length` tokens under top-k sampling, where k is
         the number of listed tokens."""
         law: dict[Outcome, float] = {}
-        self._add(law, (), 1.0 - SLACK, temperature, length)
-        law[UNLISTED] = SLACK
+        self._add(law, (), 1.0 - UNLISTED_SHARE, temperature, length)
+        law[UNLISTED] = UNLISTED_SHARE
         return law
 
     def _add(
@@ -106,7 +106,7 @@ def listed_law(
         beginnings = []
         for text, probability in law.probabilities(temperature, depth + 1).items():
             is_whole = len(text) == depth + 1 and text != UNLISTED
-            if is_whole and probability >= EXPANDED:
+            if is_whole and probability >= MIN_EXPANDED:
                 beginnings.append(text)
     return law
 
@@ -124,7 +124,7 @@ def draws(
 ) -> Iterator[tuple[Ids, str]]:
     """Draw `count` independent texts, each with its ids and its text. Raises `ServerError`."""
     for seed in range(first_seed, first_seed + count):
-        settings = sampling_settings(temperature, TOP_K, ASKED, seed)
+        settings = sampling_settings(temperature, TOP_K, SAMPLED_TOKENS, seed)
         yield model.draw(prompt, settings)
 
 
@@ -135,7 +135,7 @@ def samples_needed(law: ListedLaw, temperature: float) -> tuple[int | None, floa
     for size in SIZES:
         length = best_length(law, temperature, size)
         share = control_for(law, temperature, size, length).caught
-        if share >= ENOUGH:
+        if share >= MIN_CAUGHT:
             return size, share
     return None, share
 

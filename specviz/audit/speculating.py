@@ -12,8 +12,8 @@ from ..sides.watched.steps import Step
 from .asking import AuditedModel, Streamed
 from .report import Answer, Drafting, Evidence, Verdict
 
-MERGED = 1.2  # tokens a chunk at and above which chunks hold more than one token
-CLAIMED = 0.2  # accepted drafts a token that contradict chunks of one token
+MIN_MERGED_TOKENS = 1.2  # tokens a chunk, on average, of chunks with several tokens
+MIN_CLAIMED = 0.2  # accepted drafts a token that contradict chunks of one token
 MAX_POSITIONS = 16
 
 
@@ -136,7 +136,7 @@ def _conclusion(model: AuditedModel, drafting: Drafting, counters: Counters | No
         if drafting.is_loaded:
             nothing = f"a draft is loaded, and {nothing}"
         return Conclusion("no", f"No: {nothing}.")
-    if drafting.chunks and drafting.tokens > MERGED * drafting.chunks:
+    if drafting.chunks and drafting.tokens > MIN_MERGED_TOKENS * drafting.chunks:
         mean = drafting.tokens / drafting.chunks
         return Conclusion(
             "cannot be told",
@@ -196,8 +196,8 @@ def _contradiction(
             f"its answers report {drafting.drafted} drafts, and its counters rose by only "
             f"{claimed['drafted']}"
         )
-    one_by_one = not tells_itself and drafting.tokens <= MERGED * drafting.chunks
-    if one_by_one and claimed["accepted"] > CLAIMED * drafting.tokens:
+    one_by_one = not tells_itself and drafting.tokens <= MIN_MERGED_TOKENS * drafting.chunks
+    if one_by_one and claimed["accepted"] > MIN_CLAIMED * drafting.tokens:
         return (
             f"its counters claim {claimed['accepted']} accepted drafts, and its tokens came one by "
             "one: somebody else is using the server, or its counters are wrong"

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 TIMED_ROUNDS = 6  # of the target alone, after which it is known how long a text takes
-BUSY = ("price", "delay", "spread")  # doubts that show a busy machine
+BUSY_DOUBTS = ("price", "delay", "spread")  # doubts that show a busy machine
 MIN_PASSES = 3  # of the same width in a race, before their median is compared
-# Thresholds of a delayed race, as multiples of the quietest one: target passes on the same prompt,
-# and on any prompt, where contexts differ; draft steps of the same row.
-SLOW = 1.5
-SLOWEST = 2.0
+# Thresholds of a delayed race, as multiples of the shortest time: of target passes on the same
+# prompt, of those on any prompt (where contexts differ), and of draft steps of the same row.
+SLOW_ON_PROMPT = 1.5
+SLOW_ON_ANY = 2.0
 SLOW_STEP = 2.0
 
 
@@ -179,7 +179,7 @@ def race_figures(key: str, prompt: int, trace: Trace) -> RaceFigures:
         passes=passes,
         step=_usual_step(trace.header.settings, rounds),
         costs=_pass_costs(rounds, baseline_rounds, passes.get(1, 0.0)),
-        doubted=doubt is not None and doubt.doubt in BUSY,
+        doubted=doubt is not None and doubt.doubt in BUSY_DOUBTS,
     )
 
 
@@ -270,9 +270,9 @@ def busy_runs(runs: Sequence[RaceFigures]) -> set[int]:
 
     def is_slow(run: RaceFigures) -> bool:
         for width, seconds in run.passes.items():
-            if seconds > SLOW * shortest_on[run.prompt][width]:
+            if seconds > SLOW_ON_PROMPT * shortest_on[run.prompt][width]:
                 return True
-            if seconds > SLOWEST * shortest_of_all[width]:
+            if seconds > SLOW_ON_ANY * shortest_of_all[width]:
                 return True
         return run.step is not None and run.step > SLOW_STEP * shortest_step[run.key]
 

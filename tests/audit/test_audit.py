@@ -29,7 +29,7 @@ from specviz.base.errors import PairError, ServerError
 from specviz.inspect.equivalence import SIGNIFICANCE
 
 Start = Callable[..., LlamaServer]
-MINUTES = 0.015
+MINUTES = 0.015  # enough for the fewest turns
 
 
 def audited(url: str, *questions: str, **options: Any) -> AuditReport:
@@ -111,8 +111,8 @@ def test_a_wrong_sampler_is_refused_where_the_right_one_is_not(llama_cpp: Start)
     model = model_at(server.url)
     prompt = model.tokenize("Once upon a time")
     law = sampled.listed_law(model, prompt, 0.7)
-    # The fewest texts with four cells; in 400 simulations 30 always exposed the proxy.
-    counts = (62, 30)
+    # 62 are the fewest texts with four cells; in 400 simulations 30 always exposed the proxy.
+    counts = (62, 30)  # from the server itself, and through the proxy
     assert sum(law.probabilities(0.7).values()) == pytest.approx(1.0)
     with altered(server.url, ask=colder) as proxy:
         tests = []
@@ -159,7 +159,7 @@ def test_a_server_that_stalls_is_left(llama_cpp: Start, sentences: Sentences) ->
 
 
 def claimed(path: str, text: str) -> str:
-    """Return counters that grow with each request for them."""
+    """Alter /metrics: its counters claim 100 more drafts at each request."""
     if path != "/metrics":
         return text
     claimed.looks += 100  # type: ignore[attr-defined]

@@ -80,17 +80,17 @@ def test_drafts_from_the_text_are_compared_with_those_of_transformers(pair: Pair
 def test_generate_goes_on_after_an_end_of_text(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     _, ids = generate_seconds(pair, [3, 1], SETTINGS)
     monkeypatch.setattr(pair.target.generation_config, "eos_token_id", ids[0])
-    for way in (GENERATE, ASSISTED, LOOKUP):
-        assert generate_seconds(pair, [3, 1], SETTINGS, way)[1] == ids
+    for name in (GENERATE, ASSISTED, LOOKUP):
+        assert generate_seconds(pair, [3, 1], SETTINGS, name)[1] == ids
     assert len(ids) == SETTINGS.max_new_tokens
 
 
-@pytest.mark.parametrize("way", [GENERATE, ASSISTED])
-def test_generate_does_not_change_the_models(pair: Pair, way: str) -> None:
+@pytest.mark.parametrize("name", [GENERATE, ASSISTED])
+def test_generate_does_not_change_the_models(pair: Pair, name: str) -> None:
     models = (pair.target, pair.draft)
     pair.draft.generation_config.num_assistant_tokens = 17
     before = [copy.deepcopy(m.generation_config.to_dict()) for m in models]
-    _, ids = generate_seconds(pair, [3, 1], SETTINGS, way)
+    _, ids = generate_seconds(pair, [3, 1], SETTINGS, name)
     assert ids == generated(pair.target, [3, 1], 12)
     assert [m.generation_config.to_dict() for m in models] == before
 

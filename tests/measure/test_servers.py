@@ -1,4 +1,4 @@
-"""The comparison with servers: their answers, and where their texts diverge from ours."""
+"""The comparison with servers: their answers, and where their texts diverge from the lanes'."""
 
 from __future__ import annotations
 
@@ -95,10 +95,11 @@ def test_servers_take_turns_and_their_texts_are_compared(
 
 
 def test_a_ratio_compares_samples_of_the_same_turn() -> None:
-    ours = Variant(SPECVIZ, "baseline", 1)
-    theirs = Variant("vLLM, streamed", "baseline", 1)
-    found = Comparison({ours: [100.0, 10.0, 30.0], theirs: [50.0, 5.0, 10.0]})
-    assert found.ratio(ours, theirs).median == 2.0 and found.best([theirs, ours]) == ours
+    lane = Variant(SPECVIZ, "baseline", 1)
+    server = Variant("vLLM, streamed", "baseline", 1)
+    comparison = Comparison({lane: [100.0, 10.0, 30.0], server: [50.0, 5.0, 10.0]})
+    assert comparison.ratio(lane, server).median == 2.0
+    assert comparison.best([server, lane]) == lane
 
 
 def test_where_texts_part() -> None:

@@ -21,7 +21,7 @@ from ...core.race import race
 from ...core.registry import swept_drafters
 from ...core.settings import GAMMA_POLICIES, RANGES, Settings
 from ..samples import rotated
-from .table import ENOUGH, KEEP, best_promise
+from .table import MIN_PROMISE, MIN_PROMPTS_TO_COMPARE, best_promise
 from .types import Configuration, Row, SweepRequest
 
 T = TypeVar("T")
@@ -246,13 +246,14 @@ def _next_turn(now: Standing) -> list[Piece]:
 def racing(now: Standing) -> list[list[str]]:
     """The keys of the rows to go on with, a list for each temperature.
 
-    In a short time they are as many as can run on `ENOUGH` prompts each: first the pair's own row
-    and those that are being measured, then those with the highest prediction, and those without a
-    prediction, alternating between drafters. Rows that are clearly slower are left out.
+    In a short time they are as many as can run on `MIN_PROMPTS_TO_COMPARE` prompts each. The pair's
+    own row and those that are being measured come first, then those with the highest prediction,
+    and those without a prediction, alternating between drafters. Rows that are clearly slower are
+    left out.
     """
     temperatures = list(dict.fromkeys(row.temperature for row in now.rows))
     pieces = now.pieces_in_all - len(_groups(now))  # after each drafter ran once
-    limit = pieces / ENOUGH / max(1, len(temperatures))
+    limit = pieces / MIN_PROMPTS_TO_COMPARE / max(1, len(temperatures))
     keys_by_temperature = []
     for temperature in temperatures:
         rows = [row for row in now.rows if row.temperature == temperature]
@@ -267,7 +268,7 @@ def racing(now: Standing) -> list[list[str]]:
 
 def _by_urgency(now: Standing, rows: Sequence[Row]) -> list[Row]:
     """The rows of a temperature that may be worth measuring, the most urgent first."""
-    threshold = KEEP * best_promise(rows)
+    threshold = MIN_PROMISE * best_promise(rows)
     rising = sorted(rows, key=lambda row: row.promise or 0.0)
     leaders = list({row.drafter: row for row in rising}.values())  # the best one of each drafter
     rows_of_drafter: Counter[str] = Counter()
@@ -298,8 +299,8 @@ def _is_behind(row: Row, threshold: float) -> bool:
 
 def _owed(now: Standing) -> list[Piece]:
     """The pieces that an answer needs: at each temperature the row with the highest prediction
-    above the best measured row, or else that row itself, runs on `ENOUGH` prompts, first on those
-    that other rows ran on."""
+    above the best measured row, or else that row itself, runs on `MIN_PROMPTS_TO_COMPARE` prompts.
+    Those that other rows ran on come first."""
     leaders: dict[float, str] = {}
     candidates = [row for row in now.rows if row.mark in ("best", "open")]
     candidates.sort(key=lambda row: (row.mark == "open", row.promise or 0.0))
@@ -312,6 +313,6 @@ def _owed(now: Standing) -> list[Piece]:
     for key in leaders.values():
         new = [prompt for prompt in order if now.is_due(key, prompt)]
         new.sort(key=lambda prompt: now.tried[key, prompt])  # delayed races come last
-        missing = max(0, ENOUGH - now.prompts_of(key))
+        missing = max(0, MIN_PROMPTS_TO_COMPARE - now.prompts_of(key))
         pieces += [Piece(key, prompt) for prompt in new[:missing]]
     return pieces

@@ -27,9 +27,9 @@ from .costs import Costs
 from .predicted_rounds import Rounds, figures
 from .types import Configuration, Mark, Measured, Predicted, RoundTimes, Row, Status
 
-MIN_SHARED_PROMPTS = 4  # shared prompts before a row is given up
-ENOUGH = 3  # shared prompts before a row is called better or as good
-KEEP = 0.8  # of the best predicted speed-up: a row predicted to be below it is not measured
+MIN_PROMPTS_TO_ELIMINATE = 4  # shared prompts before a row is given up
+MIN_PROMPTS_TO_COMPARE = 3  # shared prompts before a row is called better or as good
+MIN_PROMISE = 0.8  # of the best predicted speed-up; rows below it are not measured
 
 RunsByRow: TypeAlias = Mapping[str, Sequence[RaceFigures]]
 """Key of a row -> its runs."""
@@ -217,7 +217,7 @@ def _prediction_reason(row: Row, rows: Sequence[Row]) -> str:
     if row.promise is None:
         return "its cost is unknown"
     best = best_promise(_of_temperature(rows, row.temperature))
-    if row.promise < KEEP * best:
+    if row.promise < MIN_PROMISE * best:
         return f"{1 - row.promise / best:.0%} behind the best prediction"
     return "the time budget was used up"
 
@@ -247,7 +247,7 @@ def _is_far_behind(settings: Configuration, rows: Sequence[Row]) -> bool:
     predictions = [row.predicted for row in rows_of_drafter if row.predicted is not None]
     if not all(prediction.enough for prediction in predictions):
         return False
-    return 0.0 < best_promise(rows_of_drafter) < KEEP * best_promise(rivals)
+    return 0.0 < best_promise(rows_of_drafter) < MIN_PROMISE * best_promise(rivals)
 
 
 def _of_temperature(rows: Sequence[Row], temperature: float) -> list[Row]:
@@ -326,8 +326,8 @@ def _advantages(values: Values, reference: Values) -> tuple[float, ...]:
 
 def best_row(rows: Mapping[str, Values]) -> str | None:
     """The row with an advantage over every other one; None if no row ran. Rows that ran on less
-    than half as many prompts as others, or share fewer than `ENOUGH` with the best of the rows that
-    ran on more, are not compared."""
+    than half as many prompts as others are not compared, nor rows that share fewer than
+    `MIN_PROMPTS_TO_COMPARE` with the best of the rows that ran on more."""
     max_prompts = max(map(len, rows.values()), default=0)
     comparable = [key for key, values in rows.items() if values and 2 * len(values) >= max_prompts]
     comparable.sort(key=lambda key: len(rows[key]), reverse=True)
@@ -341,7 +341,7 @@ def best_row(rows: Mapping[str, Values]) -> str | None:
 def _is_above(values: Values, reference: Values) -> bool:
     """Whether a row has an advantage over the reference, on enough shared prompts."""
     shared = values.keys() & reference.keys()
-    if len(shared) < min(ENOUGH, len(reference)):
+    if len(shared) < min(MIN_PROMPTS_TO_COMPARE, len(reference)):
         return False
     return (advantage(values, reference) or 0.0) > 0.0
 
@@ -352,7 +352,7 @@ def is_open(measured: Values, best: Values, predicted: Values) -> bool:
     The row's predicted values, or without a prediction the measured ones, are compared with those
     of the best row on the prompts that both have.
     """
-    if len(measured.keys() & best.keys()) >= min(ENOUGH, len(best)):
+    if len(measured.keys() & best.keys()) >= min(MIN_PROMPTS_TO_COMPARE, len(best)):
         return False
     promise = predicted or measured
     if not promise:
@@ -371,7 +371,7 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
     marks: dict[str, Mark] = {best: "best"}
     best_values = values[best]
     max_prompts = max(map(len, values.values()))
-    min_values = min(ENOUGH, len(best_values))
+    min_values = min(MIN_PROMPTS_TO_COMPARE, len(best_values))
     for key, row_values in values.items():
         if key == best:
             continue
@@ -388,13 +388,14 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
 
 
 def slower(rows: Mapping[str, Values]) -> set[str]:
-    """The rows that are slower than the best one beyond noise, on `MIN_SHARED_PROMPTS` or more."""
+    """The rows that are slower than the best one beyond noise, on `MIN_PROMPTS_TO_ELIMINATE` or more
+    prompts."""
     best = best_row(rows)
     if best is None:
         return set()
     behind: set[str] = set()
     for key, values in rows.items():
-        interval = difference(values, rows[best], MIN_SHARED_PROMPTS)
+        interval = difference(values, rows[best], MIN_PROMPTS_TO_ELIMINATE)
         if key != best and interval is not None and interval[1] < 0:
             behind.add(key)
     return behind
