@@ -63,6 +63,7 @@ class Audit:
         self._lengths: list[Length] = []
         self._speed_note = ""  # why speeds were not all measured
         self._judge = TextJudge(options, server, baseline)
+        self._judge_notes: list[str] = []  # why texts were not all judged
 
     def run(self) -> Iterator[str]:
         """Measure; yields a sentence before each part. A failure of a server ends its part of the
@@ -231,7 +232,7 @@ class Audit:
 
     def _verdicts(self, drafting: Drafting | None, stopped: bool) -> Iterator[Verdict]:
         speed_note = self._speed_note
-        judge_notes = list(self._judge.notes)
+        judge_notes = list(self._judge_notes)
         if stopped:
             because = "the audit was stopped"
             speed_note = speed_note or because
@@ -261,7 +262,7 @@ class Audit:
 
     def _note_unjudged(self, reason: str) -> None:
         if reason:
-            self._judge.notes.append(reason)
+            self._judge_notes.append(reason)
 
 
 def _failure_of(part: Callable[[], None]) -> str:

@@ -28,7 +28,7 @@ class TextJudge:
     """Judges the texts of a server, and keeps the results for the verdict.
 
     law: the listed distribution of short texts; None if there are no lists. law_fault: why there
-    are none. greedy, sampled: the results so far. notes: why something was not judged.
+    are none. greedy, sampled: the results so far.
     """
 
     def __init__(
@@ -41,7 +41,6 @@ class TextJudge:
         self.law_fault = ""
         self.greedy: list[Greedy] = []
         self.sampled: list[Sampled] = []
-        self.notes: list[str] = []
         self._doubts: list[str] = []
 
     def choose_law(self, prompts: Sequence[Prompt]) -> int | None:

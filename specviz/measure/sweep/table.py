@@ -388,8 +388,8 @@ def marked(values: Mapping[str, Values], predicted: Mapping[str, Values]) -> dic
 
 
 def slower(rows: Mapping[str, Values]) -> set[str]:
-    """The rows that are slower than the best one beyond noise, on `MIN_PROMPTS_TO_ELIMINATE` or more
-    prompts."""
+    """The rows that are slower than the best one beyond noise, on at least
+    `MIN_PROMPTS_TO_ELIMINATE` prompts."""
     best = best_row(rows)
     if best is None:
         return set()
