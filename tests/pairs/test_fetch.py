@@ -32,7 +32,7 @@ from specviz.base.environment import BUILTIN
 from specviz.base.errors import PairError
 from specviz.files import hub, model_files
 from specviz.files.gguf.header import read_gguf
-from specviz.files.model_files import ModelFile, find_file
+from specviz.files.model_files import ModelFile, WheelParts, find_file
 from specviz.files.progress import Progress, terminal_watcher
 from specviz.pairs import fetch as fetching
 from specviz.pairs import table
@@ -47,7 +47,7 @@ REPOSITORY = "org/toy-gguf"
 CONTENT = bytes(range(256)) * 1200  # 307,200 bytes
 
 
-def packed_row(name: str, *contents: bytes) -> NamedPair:
+def packed_row(name: str, *contents: bytes, wheels: WheelParts = PARTS) -> NamedPair:
     """A row of the table with one file for each content, the target's first."""
     files = [
         ModelFile(
@@ -57,7 +57,7 @@ def packed_row(name: str, *contents: bytes) -> NamedPair:
             bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
             bits=4,
-            wheels=PARTS,
+            wheels=wheels,
         )
         for number, content in enumerate(contents)
     ]
@@ -278,8 +278,9 @@ def only_these_wheels(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_pair_is_put_together_from_wheels_which_are_not_installed(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
-    row = packed_row("toy", CONTENT)
-    write_wheels(machine.wheels, CONTENT)
+    two_wheels = replace(PARTS, parts=2)  # pip takes half a second for each
+    row = packed_row("toy", CONTENT, wheels=two_wheels)
+    write_wheels(machine.wheels, CONTENT, two_wheels)
     only_these_wheels(machine, monkeypatch)
     told: list[Progress] = []
     fetched(row, "either", told)  # no hub answers
@@ -314,12 +315,10 @@ def test_wheels_that_came_are_kept_until_the_file_is_whole(
 def test_wheels_of_other_bytes_are_thrown_away(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
-    row = packed_row("toy", CONTENT)
-    assert row.target_file is not None
-    in_one = replace(PARTS, parts=1)
-    row = replace(row, target_file=replace(row.target_file, wheels=in_one))
+    one_wheel = replace(PARTS, parts=1)
+    row = packed_row("toy", CONTENT, wheels=one_wheel)
     only_these_wheels(machine, monkeypatch)
-    write_wheels(machine.wheels, CONTENT + b"more", in_one)
+    write_wheels(machine.wheels, CONTENT + b"more", one_wheel)
     with sentences.raises(PairError):
         fetched(row, "wheels")
     assert not [one for one in machine.models.iterdir() if one.suffix != ".lock"]
