@@ -47,7 +47,7 @@ MUTANTS = [
     Mutant("local", "hub_options", "isinstance(source, CachedSource)", "False", "local_models"),
     Mutant("local", "_offered", "stored_models=SEES_MODELS.get()", "stored_models=True", "local_pairs"),
     Mutant("local", "listed_matches", "if not SEES_MODELS.get():", "if False:", "local_pairs"),
-    Mutant("local", "sees_models", "return is_own_user(scope)", "return True", "local_pairs"),
+    Mutant("local", "sees_models", "otherwise=is_own_user(scope)", "otherwise=True", "local_pairs"),
     Mutant("local", "_is_stored_pair", "is_stored(spec.target) and", "", "local_pairs"),
     Mutant("local", "_is_stored_pair", "or is_stored(spec.draft)", "or True", "local_pairs"),
     Mutant("local", "_note", "sees_models(request.request.scope)", "False", "local_pairs"),

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from ...base.environment import Variable
 from ...base.variables import AUTH, FETCH, LOCAL_MODELS, ORIGINS
 from .addresses import HOST
 
@@ -43,25 +44,24 @@ SEES_MODELS: ContextVar[bool] = ContextVar("sees_models", default=False)
 
 def sees_models(scope: Scope) -> bool:
     """Whether a request's sender may see the models on this machine."""
-    allowed = LOCAL_MODELS.read()
-    if allowed is None:
-        return is_own_user(scope)
-    return allowed
+    return _is_allowed(LOCAL_MODELS, otherwise=is_own_user(scope))
 
 
 def may_show_models() -> bool:
     """Whether anybody may see these models."""
-    allowed = LOCAL_MODELS.read()
-    if allowed is None:
-        return not _is_public()
-    return allowed
+    return _is_allowed(LOCAL_MODELS, otherwise=not _is_public())
 
 
 def may_fetch(scope: Scope) -> bool:
     """Whether a request's sender may start the fetch of a pair."""
-    allowed = FETCH.read()
+    return _is_allowed(FETCH, otherwise=is_own_user(scope))
+
+
+def _is_allowed(variable: Variable[bool | None], *, otherwise: bool) -> bool:
+    """The operator's decision in a variable; `otherwise` if the operator has made none."""
+    allowed = variable.read()
     if allowed is None:
-        return is_own_user(scope)
+        return otherwise
     return allowed
 
 
