@@ -102,7 +102,7 @@ def soaked(page: Any, url: str, plan: Plan) -> dict[str, Any]:
     from specviz.page.security import sessions
     from specviz.page.server import SESSIONS
 
-    sessions.PATIENCE = plan.patience
+    sessions.READER_PATIENCE = plan.patience
     few: dict[str, Any] = {"url": url, "visitors": 6, "tokens": 4}
     many = {"url": url, "visitors": plan.visitors, "strangers": plan.strangers}
     if plan.warmup_runs:

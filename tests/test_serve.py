@@ -57,7 +57,7 @@ def test_a_port_that_is_taken_meanwhile_is_one_too(
     from specviz.core.race import race
     from specviz.page.queue import RunQueue
     from specviz.page.server import Page
-    from specviz.worker.client import LocalWorker
+    from specviz.worker.local import LocalWorker
 
     monkeypatch.setenv("GRADIO_SERVER_PORT", str(taken))
     monkeypatch.setattr("specviz.page.serve.signal.signal", lambda *_: None)

@@ -27,7 +27,7 @@ from .controls import (
     checked_settings,
     defaults_of,
 )
-from .delivery import States, states
+from .delivery import States, stream_states
 from .doctor import Doctor
 from .endpoints import Endpoints
 from .failures import sentence
@@ -42,20 +42,20 @@ LATER = ("verdict",)  # settings that came after the others had places
 Values = AsyncGenerator[dict[str, Any], None]
 
 
-def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: str) -> None:
+def add_api(endpoints: Endpoints, queue: RunQueue, examiner: Doctor, page_pair: str) -> None:
     """Add the endpoints for programs. page_pair: the pair that the page was started with."""
 
     def race(*values: Any) -> Values:
         """Race all lanes on a prompt and stream the events, about ten times a second: each value
         has any of "status" (a sentence), "header", "rounds" (new ones) and "end". lanes: further
         lanes with drafts, by their differences, such as ["drafter=ngram,gamma=3"]."""
-        return streamed(_states(runs, page_pair, values))
+        return streamed(_run_states(queue, page_pair, values))
 
     def generate(*values: Any) -> Values:
         """Race all lanes on a prompt: the result has "text" (the continuation), "metrics", "lanes"
         (the metrics of each lane with drafts) and "trace" (the run in the form of a recording).
         Until then the values have a "status". lanes: as in `race`."""
-        return collected(_states(runs, page_pair, values))
+        return collected(_run_states(queue, page_pair, values))
 
     def doctor(pair: str = page_pair) -> Any:
         """Whether two models can race each other here, before any weights are fetched: "verdict"
@@ -68,7 +68,7 @@ def add_api(endpoints: Endpoints, runs: RunQueue, examiner: Doctor, page_pair: s
     endpoints.add_stream(race, signature=racing, places=places)
     endpoints.add(doctor)
     if sweeps_allowed():
-        _add_sweep(endpoints, runs, page_pair)
+        _add_sweep(endpoints, queue, page_pair)
 
 
 def signature_of(page_pair: str) -> inspect.Signature:
@@ -97,17 +97,17 @@ def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     return Parameter(name, kind, default=default, annotation=hint)
 
 
-async def _states(runs: RunQueue, page_pair: str, values: tuple[Any, ...]) -> States:
+async def _run_states(queue: RunQueue, page_pair: str, values: tuple[Any, ...]) -> States:
     """Yield the states of the run that a program asks for. Raises `SpecvizError`, or `gr.Error`
     with a sentence."""
     # A pair's name may have to be looked up on the disk.
-    run = await run_in_threadpool(_run_of, page_pair, values)
-    async with aclosing(_without_errors(states(runs, run))) as stream:
+    run = await run_in_threadpool(_requested_run, page_pair, values)
+    async with aclosing(_without_errors(stream_states(queue, run))) as stream:
         async for state in stream:
             yield state
 
 
-def _run_of(page_pair: str, values: tuple[Any, ...]) -> Run:
+def _requested_run(page_pair: str, values: tuple[Any, ...]) -> Run:
     """The run that a program asks for. Raises `SpecvizError`."""
     bound = signature_of(page_pair).bind(*values)
     bound.apply_defaults()
@@ -135,16 +135,16 @@ async def _without_errors(stream: States) -> States:
 
 async def streamed(stream: States) -> Values:
     """Yield each state of a run for a program, with events in the form of a recording. A state
-    without news is sent as {}, since the server notices only by sending that a program has left. An
-    empty value also separates two values with rounds: Gradio sends the difference to the previous
-    value, and computes it wrongly for nested lists that become shorter.
+    without anything new is sent as {}, since the server notices only by sending that a program has
+    left. An empty value also separates two values with rounds: Gradio sends the difference to the
+    previous value, and computes it wrongly for nested lists that become shorter.
     """
     rounds_before = False
     begun = False
     async with aclosing(stream):
         async for state in stream:
             begun = begun or state.get("header") is not None
-            value = _news_of(state)
+            value = _value_of(state)
             has_rounds = "rounds" in value
             if rounds_before and has_rounds:
                 yield {}
@@ -155,18 +155,18 @@ async def streamed(stream: States) -> Values:
                 raise sentence(ENDED_EARLY)
 
 
-def _news_of(state: dict[str, Any]) -> dict[str, Any]:
-    """The news of a run's state, with events in the form of a recording; {} if there are none."""
-    news: dict[str, Any] = {}
+def _value_of(state: dict[str, Any]) -> dict[str, Any]:
+    """What is new in a run's state, with events in the form of a recording; {} if nothing is."""
+    value: dict[str, Any] = {}
     if state.get("header"):
-        news["header"] = event_dict(state["header"])
+        value["header"] = event_dict(state["header"])
     if state.get("end"):
-        news["end"] = event_dict(state["end"])
+        value["end"] = event_dict(state["end"])
     if state.get("rounds"):
-        news["rounds"] = [event_dict(event) for event in state["rounds"]]
+        value["rounds"] = [event_dict(event) for event in state["rounds"]]
     if state["status"]:
-        news["status"] = state["status"]
-    return news
+        value["status"] = state["status"]
+    return value
 
 
 async def collected(stream: States) -> Values:
@@ -208,7 +208,7 @@ def _whole(events: list[Event]) -> dict[str, Any]:
     }
 
 
-def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
+def _add_sweep(endpoints: Endpoints, queue: RunQueue, page_pair: str) -> None:
     def sweep(
         pair: str = page_pair,
         prompts: list[str] | None = None,
@@ -231,14 +231,14 @@ def _add_sweep(endpoints: Endpoints, runs: RunQueue, page_pair: str) -> None:
             "length": length,
             "seconds": seconds,
         }
-        return _swept(runs, page_pair, pair, fields)
+        return _swept(queue, page_pair, pair, fields)
 
     endpoints.add_stream(sweep, places=asyncio.Semaphore(1))
 
 
-async def _swept(runs: RunQueue, page_pair: str, pair: str, fields: dict[str, Any]) -> Values:
+async def _swept(queue: RunQueue, page_pair: str, pair: str, fields: dict[str, Any]) -> Values:
     job = await run_in_threadpool(_sweep_job, page_pair, pair, fields)
-    async with aclosing(_without_errors(states(runs, job))) as stream:
+    async with aclosing(_without_errors(stream_states(queue, job))) as stream:
         async for state in stream:
             if state["over"]:
                 continue  # its results come below

@@ -1,10 +1,10 @@
-"""Delivery of jobs' news to visitors: as a stream, or by polling from a number.
+"""Delivery of jobs' results to visitors: as a stream, or by polling from a number.
 
-The browser gets the news of a run as deltas: `{"run", "seq", "next", "over"}` and any of `header`,
-`rounds`, `end`, `status`, `left` (estimated seconds until the run begins), `error`, `fall_back`
-(whether a recording should play instead of the failed run) and `remark` (why a run without an
-error ended early). A delta holds the events from number `seq` up to, but not including, `next`, so
-the player knows which events it has and which it missed.
+The browser gets the events of a run as deltas: `{"run", "seq", "next", "over"}` and any of
+`header`, `rounds`, `end`, `status`, `left` (estimated seconds until the run begins), `error`,
+`fall_back` (whether a recording should play instead of the failed run) and `remark` (why a run
+without an error ended early). A delta holds the events from number `seq` up to, but not including,
+`next`, so the player knows which events it has and which it missed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .jobs import GRACE, Job, Run
 from .queue import RunQueue
 
 TICK = 0.1  # seconds between states; each costs the browser a frame, and a core may be short
-HEARTBEAT = 0.5  # seconds after which a state without news is sent, to notice a closed tab
+VISITOR_HEARTBEAT = 0.5  # seconds until an unchanged state is sent, to notice a closed tab
 
-READY = "Getting ready."
-CUT_SHORT = "The server is being restarted, so this run ended early; its results are kept."
+GETTING_READY = "Getting ready."
+CUT_BY_RESTART = "The server is being restarted, so this run ended early; its results are kept."
 LAST_WORDS = 1.0  # seconds for visitors to be sent the last results of their runs
 _STEP = 0.02
 FORGOTTEN = "The server no longer has this job: start it again. Received results are kept."
@@ -34,40 +34,59 @@ FORGOTTEN = "The server no longer has this job: start it again. Received results
 States = AsyncGenerator[dict[str, Any], None]
 
 
-async def states(runs: RunQueue, job: Job) -> States:
-    """Submit a job and yield its states, at most one per `TICK` and at least one per `HEARTBEAT`,
-    until it is over. Closing the generator stops the job."""
-    yield job.state(READY)
+def deliver(queue: RunQueue, job: Job, seq: int = -1, *, hidden: bool = False) -> dict[str, Any]:
+    """Return a job's state with its results from number `seq`, for its visitor, who polls just now.
+    hidden: whether the browser shows another tab."""
+    job.visitor.note_poll(hidden=hidden)
+    job.release_visitor()
+    queue.clean_up()
+    state = job.state(queue.status_of(job), seq)
+    if state["over"]:
+        job.ending.is_delivered = True
+    return state
+
+
+def submit_polled(queue: RunQueue, job: Job) -> dict[str, Any]:
+    """Submit a job that its visitor polls, and return its first state. Raises `SpecvizError`."""
+    queue.submit(job)
+    return deliver(queue, job)
+
+
+async def stream_states(queue: RunQueue, job: Job) -> States:
+    """Submit a job and yield its states, at most one per `TICK` and at least one per
+    `VISITOR_HEARTBEAT`, until it is over. Closing the generator stops the job."""
+    yield job.state(GETTING_READY)
     try:
-        runs.submit(job)
+        queue.submit(job)
     except SpecvizError as refusal:
         job.refuse(str(refusal))
         yield job.state("")
         return
     sent_next = job.next_seq
-    sent_status = READY
+    sent_status = GETTING_READY
     sent_at = time.monotonic()
+    is_over = False
     try:
-        while not job.ending.is_delivered:
+        while not is_over:
             await asyncio.sleep(TICK)
-            status = runs.status_of(job)
-            is_due = time.monotonic() - sent_at > HEARTBEAT
-            state = job.state(status, sent_next)
+            state = deliver(queue, job, sent_next)
+            is_over = state["over"]
             if isinstance(job, Run) and not job.racing:
-                state["left"] = runs.seconds_to_first_event(job)
-            has_news = state["next"] != sent_next or status != sent_status
-            if has_news or is_due or state["over"]:
+                state["left"] = queue.seconds_to_first_event(job)
+            has_changed = state["next"] != sent_next or state["status"] != sent_status
+            is_due = time.monotonic() - sent_at > VISITOR_HEARTBEAT
+            if has_changed or is_due or is_over:
                 sent_next = state["next"]
-                sent_status = status
+                sent_status = state["status"]
                 sent_at = time.monotonic()
                 yield state
     finally:
-        runs.cancel(job)
+        queue.cancel(job)
 
 
-async def deltas(runs: RunQueue, run: Run) -> States:
-    """Yield the deltas of a run. Closing the generator stops the run."""
-    async with aclosing(states(runs, run)) as stream:
+async def stream_deltas(queue: RunQueue, run: Run) -> States:
+    """Submit a run and yield its deltas. Closing the generator stops the run."""
+    async with aclosing(stream_states(queue, run)) as stream:
         async for state in stream:
             yield delta_of(state)
 
@@ -105,16 +124,10 @@ def refusal(error: str) -> dict[str, Any]:
     return {"run": uuid4().hex, "seq": 0, "next": 0, "over": True, "error": error}
 
 
-def begun(runs: RunQueue, job: Job) -> dict[str, Any]:
-    """Submit a job that the client polls, and return its first state. Raises `SpecvizError`."""
-    runs.submit(job)
-    return job.state(runs.status_of(job))
-
-
-def finished_run(runs: RunQueue, request: dict[str, Any]) -> Run | None:
-    """The run that a visitor's question is about, if the server still has it. Raises
-    `SettingsError` if it has not ended."""
-    run = runs.job(str(request.get("run")))
+def finished_run(queue: RunQueue, request: dict[str, Any]) -> Run | None:
+    """The run that a request is about, if the server still has it. Raises `SettingsError` if it
+    has not ended."""
+    run = queue.job(str(request.get("run")))
     if run is not None and not run.over:
         raise SettingsError("your run is still under way: wait until it ends, or stop it.")
     if not isinstance(run, Run):
@@ -122,61 +135,60 @@ def finished_run(runs: RunQueue, request: dict[str, Any]) -> Run | None:
     return run
 
 
-def delivery_functions(runs: RunQueue) -> list[PageQuestion]:
+def delivery_questions(queue: RunQueue) -> list[PageQuestion]:
     """The questions that poll a run, another job or the load of the page's pair, and those that end
     jobs."""
 
     def missed(request: dict[str, Any]) -> list[dict[str, Any]] | None:
-        return _missed_deltas(runs, request["run"], int(request["seq"]))
+        return _missed_deltas(queue, request["run"], int(request["seq"]))
 
     def ask_job(request: dict[str, Any]) -> dict[str, Any]:
-        job = runs.job(str(request["id"]))
+        job = queue.job(str(request["id"]))
         if job is None or isinstance(job, Run):
             raise SpecvizError(FORGOTTEN)
         seq = int(request.get("seq", -1))
         hidden = bool(request.get("hidden"))
-        return job.state(runs.status_of(job), seq, hidden=hidden)
+        return deliver(queue, job, seq, hidden=hidden)
 
     def end_job(request: dict[str, Any]) -> None:
-        job = runs.job(str(request["id"]))
+        job = queue.job(str(request["id"]))
         if job is not None:
-            runs.cancel(job)
+            queue.cancel(job)
 
     def stop(request: dict[str, Any]) -> None:
-        runs.stop(str(request["session"]))
+        queue.stop(str(request["session"]))
 
     def loading(_: dict[str, Any]) -> dict[str, Any]:
-        if runs.page_load is None:
+        if queue.page_load is None:
             return {"over": True}
-        return runs.page_load.state()
+        return queue.page_load.state()
 
     return [missed, ask_job, end_job, stop, loading]
 
 
-def _missed_deltas(runs: RunQueue, run_id: object, seq: int) -> list[dict[str, Any]] | None:
+def _missed_deltas(queue: RunQueue, run_id: object, seq: int) -> list[dict[str, Any]] | None:
     """The deltas of a run from number `seq`; None if the server does not know the run."""
     if not run_id:
         return []
-    run = runs.job(str(run_id))
+    run = queue.job(str(run_id))
     if not isinstance(run, Run):
         return None
     if run.is_forgotten:
         return []
-    state = run.state(runs.status_of(run), seq)
-    return [delta_of(state)]
+    return [delta_of(deliver(queue, run, seq))]
 
 
-def drain(runs: RunQueue, seconds: float) -> None:
+def drain(queue: RunQueue, seconds: float) -> None:
     """Close the queue: waiting jobs are refused at once; the current job has `seconds` to end by
     itself and `GRACE` more to stop. Returns once its results were sent to visitors, or soon after.
     """
-    runs.refuse_from_now_on()
-    _wait_while(lambda: runs.current is not None, seconds)
-    current = runs.current
+    queue.refuse_from_now_on()
+    _wait_while(lambda: queue.visitors_job is not None, seconds)
+    current = queue.visitors_job
     if current is not None:
-        current.end_early(CUT_SHORT)
-    _wait_while(lambda: runs.current is not None, GRACE)
-    _wait_while(lambda: any(_is_awaited(job) for job in runs.jobs()), LAST_WORDS)
+        current.end_early(CUT_BY_RESTART)
+    _wait_while(lambda: queue.visitors_job is not None, GRACE)
+    _wait_while(lambda: any(_is_awaited(job) for job in queue.jobs()), LAST_WORDS)
 
 
 def _is_awaited(job: Job) -> bool:

@@ -37,9 +37,9 @@ class PairFetch:
     "stopped", "failed" and "done". row: the pair's row of the table; None if nothing is missing.
     """
 
-    def __init__(self, runs: RunQueue, row: NamedPair | None = None) -> None:
+    def __init__(self, queue: RunQueue, row: NamedPair | None = None) -> None:
         self.row = row
-        self._runs = runs
+        self._queue = queue
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -103,7 +103,7 @@ class PairFetch:
             "state": self._state,
             "pair": self.row.name,
             "title": _models_of(self.row),
-            "running": _shown_models(self._runs.page_pair),
+            "running": _shown_models(self._queue.page_pair),
             "mayFetch": may_fetch,
             "bytes": total,
             "done": done,
@@ -145,7 +145,7 @@ class PairFetch:
         if plan is not None:
             log.info("fetching %s", plan.sentence)
             fetch(plan, self._note, self._stopping)
-        self._runs.open_with(first_pair())
+        self._queue.open_with(first_pair())
 
     def _note(self, progress: Progress) -> None:
         self._step = progress.sentence

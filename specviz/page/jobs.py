@@ -1,13 +1,14 @@
-"""Jobs: work that visitors want from the models. A job has a task, a visitor and news."""
+"""Jobs: work that visitors want from the models, each with a task and numbered results."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from ..core.events import End, EndReason, Event, Header, Round
@@ -18,8 +19,10 @@ from ..worker.tasks import LoadTask, RaceTask, Stop, Task
 from .loads import LoadProgress
 from .security.requests import CLIENT
 
-PATIENCE = 15.0  # seconds without polling after which a job's visitor has left
-HIDDEN_PATIENCE = 75.0  # and for a hidden tab, whose timers a browser runs once a minute
+log = logging.getLogger(__name__)
+
+VISITOR_PATIENCE = 15.0  # seconds without polling after which a job's visitor has left
+HIDDEN_VISITOR_PATIENCE = 75.0  # and for a hidden tab, whose timers a browser runs once a minute
 CLOSED = "The pair was not loaded: the server is shutting down."
 GRACE = 2.0  # seconds that a visitor waits, after Stop, for the current pass
 
@@ -36,19 +39,19 @@ class Visitor:
         self.session = session
         self.client = CLIENT.get()
         self.context = copy_context()
-        self._asked_at = time.monotonic()
-        self._patience = PATIENCE
+        self._polled_at = time.monotonic()
+        self._patience = VISITOR_PATIENCE
 
-    def note_question(self, *, hidden: bool) -> None:
-        """Note that the visitor polls for news. hidden: whether the browser shows another tab."""
-        self._asked_at = time.monotonic()
-        self._patience = PATIENCE
+    def note_poll(self, *, hidden: bool = False) -> None:
+        """Note that the visitor polls. hidden: whether the browser shows another tab."""
+        self._polled_at = time.monotonic()
+        self._patience = VISITOR_PATIENCE
         if hidden:
-            self._patience = HIDDEN_PATIENCE
+            self._patience = HIDDEN_VISITOR_PATIENCE
 
     def has_left(self) -> bool:
         """Whether the visitor seems to have left without stopping the job."""
-        silence = time.monotonic() - self._asked_at
+        silence = time.monotonic() - self._polled_at
         return silence > self._patience
 
 
@@ -66,8 +69,15 @@ class Ending:
 
 
 class Job:
-    """A piece of work for the models, which do one at a time. Its news are numbered from 0: a
-    client asks for those from the first number that it lacks."""
+    """A piece of work for the models, which do one at a time. Its results are numbered from 0: a
+    client asks for those from the first number that it lacks.
+
+    length: the amount of work, in a unit of its kind. next_seq: the number of the next result.
+    has_started: whether it has received anything, if only a sentence. status: the newest result if
+    that is a sentence, else empty. started_at: when the worker got its task. ready_at: when its
+    pair was in memory. load_seconds: of the load of its pair; None if there was no load, or it goes
+    on. stopping: tells its task to end. is_released: whether its visitor need not wait for its end.
+    """
 
     max_unfinished: ClassVar[int | None] = None
     """Limits of unfinished jobs of this kind: in all, and for one address."""
@@ -79,40 +89,59 @@ class Job:
         self.id = uuid4().hex  # a secret: everyone who knows it can ask for the results
         self.visitor = Visitor(session)
         self.task = task
-        self.length = 1  # the amount of work, in a unit of its kind
-        self.next_seq = 0  # the number of the next news
-        self.has_started = False  # whether it has received anything, if only a sentence
-        self.status = ""  # the newest result if that is a sentence, else empty
-        self.begun: float | None = None  # when its pair was in memory, by the monotonic clock
+        self.length = 1
+        self.next_seq = 0
+        self.has_started = False
+        self.status = ""
+        self.started_at = 0.0  # by the monotonic clock, as all times here
+        self.ready_at: float | None = None
+        self.load_seconds: float | None = None
         self.stopping = Stop()
+        self.is_released = False
         self.over = False
         self.ending = Ending()
-        self._stopped_at: float | None = None  # when the stop was noticed
+        self._is_loading = False
+        self._stopped_at: float | None = None
 
-    def add(self, item: Any) -> None:
-        """Receive one result, in the queue's thread. Never waits."""
+    def start(self) -> None:
+        """Note that the worker gets its task now."""
+        self.started_at = time.monotonic()
+        self.load_seconds = None
+        self._is_loading = False
+
+    def add(self, result: Any) -> None:
+        """Receive a result of the task, in the queue's thread. Never waits."""
         self.has_started = True
-        is_status = isinstance(item, str)
-        has_pair = item is Status.READING or not is_status
-        if self.begun is None and has_pair:
-            self.begun = time.monotonic()
-        if is_status:
-            self.status = str(item)
+        if result is Status.LOADING:
+            self._is_loading = True
+        is_sentence = isinstance(result, str)
+        if result is Status.STARTUP or not is_sentence:
+            self._note_ready()
+        if is_sentence:
+            self.status = str(result)
             return
         self.status = ""
-        self.take(item)
+        self._store(result)
         self.next_seq += 1
 
-    def take(self, item: Any) -> None:
-        """Store a result as news number `next_seq`."""
+    def _note_ready(self) -> None:
+        """Note that its pair is in memory."""
+        if self.ready_at is not None:
+            return
+        self.ready_at = time.monotonic()
+        if self._is_loading:
+            self.load_seconds = self.ready_at - self.started_at
+
+    def _store(self, result: Any) -> None:
+        """Store result number `next_seq`."""
         raise NotImplementedError
 
     def has_result(self) -> bool:
         """Whether it has a result to end with."""
         raise NotImplementedError
 
-    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
-        """Return the news from number `seq` up to, but not including, `next_seq`, and the whole
+    def results_from(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
+        """Return the results from number `seq` up to, but not including, `next_seq`, and the whole
         result if the job is over."""
         raise NotImplementedError
 
@@ -121,13 +150,12 @@ class Job:
         """The finished share, 0 to 1; None if it is unknown."""
         return None
 
-    def state(self, waiting: str, seq: int = -1, *, hidden: bool = False) -> dict[str, Any]:
-        """Return the news from number `seq`, for the visitor; -1 if the visitor knows nothing of
-        the job. waiting: the reason why it waits. hidden: whether the browser shows another tab."""
-        self.visitor.note_question(hidden=hidden)
-        # Read in this order: news that came before its end are then among those before `next_seq`.
-        over = self.over_for_visitor()
-        self.ending.is_delivered = over
+    def state(self, waiting: str, seq: int = -1) -> dict[str, Any]:
+        """Return the results from number `seq`, and whether and how the job has ended for its
+        visitor. seq: -1 if the visitor knows nothing of the job. waiting: the sentence for a
+        visitor who waits."""
+        # Read in this order: results that came before the end are then before `next_seq`.
+        over = self.over or self.is_released
         next_seq = self.next_seq
         state = {
             "id": self.id,
@@ -143,29 +171,34 @@ class Job:
             state["error"] = self.ending.error
             state["remark"] = self.ending.remark
         if next_seq != seq or over:
-            state |= self.news(seq, next_seq, over=over)
+            state |= self.results_from(seq, next_seq, over=over)
         return state
 
     def is_abandoned(self) -> bool:
         """Whether nobody waits for its end."""
         return self.visitor.has_left()
 
-    def seconds_since_stop(self) -> float:
-        """Seconds since its stop was first noticed; 0 without one."""
-        if not self.stopping.is_set():
-            return 0.0
-        self._stopped_at = self._stopped_at or time.monotonic()
-        return time.monotonic() - self._stopped_at
-
-    def over_for_visitor(self) -> bool:
-        """Whether its visitor need not wait any longer: after a stop, a visitor waits for `GRACE`
-        at most."""
-        return self.over or self.seconds_since_stop() > GRACE
+    def stop(self) -> None:
+        """Tell it to end soon."""
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+        self.stopping.set()
 
     def end_early(self, remark: str) -> None:
         """Stop it; it keeps the results that it has."""
         self.ending.remark = remark
-        self.stopping.set()
+        self.stop()
+
+    def seconds_since_stop(self) -> float:
+        """Seconds since it was told to end; 0 if it was not."""
+        if self._stopped_at is None:
+            return 0.0
+        return time.monotonic() - self._stopped_at
+
+    def release_visitor(self) -> None:
+        """Let its visitor go if it was stopped more than `GRACE` ago."""
+        if self.seconds_since_stop() > GRACE:
+            self.is_released = True
 
     def refuse(self, sentence: str) -> None:
         """End it before it has begun. A recording may take its place."""
@@ -198,9 +231,9 @@ class LoadJob(Job):
         super().__init__(f"load-{uuid4().hex}", LoadTask(progress.pair))
         self.progress = progress
 
-    def add(self, item: Any) -> None:
-        super().add(item)
-        self.progress.status = str(item)
+    def add(self, result: Any) -> None:
+        super().add(result)
+        self.progress.status = str(result)
 
     def is_abandoned(self) -> bool:
         return False
@@ -211,24 +244,27 @@ class LoadJob(Job):
     def close(self) -> None:
         super().close()
         if self.ending.error is None and not self.stopping.is_set():
+            self._note_ready()
             self.progress.succeed()
-        else:
-            self.progress.fail(self.ending.error or CLOSED)
+            return
+        error = self.ending.error or CLOSED
+        log.warning("the pair %r could not be loaded ahead of a run: %s", self.task.pair, error)
+        self.progress.fail(error)
 
 
-class RunQuestion(Job):
-    """A question about a run. tell: turns a result of its task into JSON for the browser; the
-    answer is its "result". answer: the JSON so far."""
+class FollowUp(Job):
+    """Work on a run that has ended. shown: turns a result of its task into JSON for the browser;
+    the last one has a "result". answer: the JSON so far."""
 
     def __init__(
-        self, session: str, task: Task, tell: Callable[[Any], dict[str, Any]], **answer: Any
+        self, session: str, task: Task, shown: Callable[[Any], dict[str, Any]], **answer: Any
     ) -> None:
         super().__init__(session, task)
         self.answer = answer
-        self._tell = tell
+        self._shown = shown
 
-    def take(self, item: Any) -> None:
-        self.answer = {**self.answer, **self._tell(item)}
+    def _store(self, result: Any) -> None:
+        self.answer = {**self.answer, **self._shown(result)}
 
     @property
     def share(self) -> float | None:
@@ -241,23 +277,14 @@ class RunQuestion(Job):
     def has_result(self) -> bool:
         return "result" in self.answer
 
-    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
+    def results_from(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
         return {**self.answer, "stopped": over and not self.has_result()}
 
 
-class PromptReading(NamedTuple):
-    """The part of a run before its first event: warming up and reading the prompt. length:
-    characters of the prompt."""
-
-    task: Task
-    length: int
-
-
 class Run(Job):
-    """One visitor's run. Its news are the numbered events of the race.
+    """One visitor's run. Its results are the events of the race.
 
-    settings, lanes: as `RaceTask` has them. racing: whether an event of the race has come.
-    size: the tokens that are kept.
+    settings, lanes: as `RaceTask` has them. size: the tokens that are kept.
     """
 
     def __init__(
@@ -287,6 +314,7 @@ class Run(Job):
 
     @property
     def racing(self) -> bool:
+        """Whether an event of the race has come."""
         return self.next_seq > 0
 
     @property
@@ -299,30 +327,25 @@ class Run(Job):
         return emitted / max_emitted
 
     @property
-    def reading(self) -> PromptReading:
-        """The part before its first event."""
-        return PromptReading(self.task, len(self.prompt))
-
-    @property
     def is_forgotten(self) -> bool:
         """Whether its events were freed and cannot be fetched any more."""
         return self.next_seq > len(self._events)
 
-    def take(self, item: Event) -> None:
-        self._events.append(item)
-        self._ended = isinstance(item, End)
-        if isinstance(item, Round):
-            self.size += len(item.tokens)
-            self._emitted[item.lane][item.index :] = [len(item.emitted)]
-        elif isinstance(item, Header):
-            self._emitted = {name: [] for name in item.all_lanes}
-
-    def add(self, item: Any) -> None:
-        with self._adding:  # a visitor who has stopped it ends it from another thread
+    def add(self, result: Event | str) -> None:
+        with self._adding:  # `release_visitor` adds its end from another thread
             if not self._ended:
-                super().add(item)
+                super().add(result)
 
-    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
+    def _store(self, event: Event) -> None:
+        self._events.append(event)
+        self._ended = isinstance(event, End)
+        if isinstance(event, Round):
+            self.size += len(event.tokens)
+            self._emitted[event.lane][event.index :] = [len(event.emitted)]
+        elif isinstance(event, Header):
+            self._emitted = {name: [] for name in event.all_lanes}
+
+    def results_from(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
         header: Header | None = None
         rounds: list[Round] = []
         end: End | None = None
@@ -355,16 +378,13 @@ class Run(Job):
             return "length"
         return "stopped"
 
-    def over_for_visitor(self) -> bool:
-        """As for any job, but at once if the race has not begun."""
-        if self.over:
-            return True
-        if not self.stopping.is_set():
-            return False
-        if self.racing and not super().over_for_visitor():
-            return False
-        self.finish()
-        return True
+    def release_visitor(self) -> None:
+        """As for any job, but at once if the race has not begun. The visitor gets an `End`."""
+        super().release_visitor()
+        if self.stopping.is_set() and not self.racing:
+            self.is_released = True
+        if self.is_released:
+            self.finish()
 
     def forget(self) -> None:
         """Free the memory of its events."""

@@ -1,4 +1,4 @@
-"""The run of a visitor: one request, answered by a stream of events."""
+"""The run of a visitor: one request, answered by a stream of deltas as server-sent events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .controls import (
     checked_settings,
     compared_with,
 )
-from .delivery import deltas, refusal
+from .delivery import refusal, stream_deltas
 from .jobs import Run
 from .queue import RunQueue
 from .security.addresses import RUN_PATH
@@ -37,39 +37,39 @@ NEEDED = {"session", "prompt", "pair", "lanes", *DEFAULTS}
 class RunStream(StreamingResponse):
     """An answer that closes its generator whenever it ends, which stops the run."""
 
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
-        super().__init__(events, media_type="text/event-stream")
-        self._events = events
+    def __init__(self, frames: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(frames, media_type="text/event-stream")
+        self._frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(self._events):
+        async with aclosing(self._frames):
             await super().__call__(scope, receive, send)
 
 
-def add_run(page: gr.Server, runs: RunQueue, offers: Offers, page_pair: str) -> None:
+def add_run(page: gr.Server, queue: RunQueue, offers: Offers, page_pair: str) -> None:
     """Add the route. offers: drafters of pairs. page_pair: the pair that the page was started
     with."""
 
     @page.post(RUN_PATH, include_in_schema=False)
     async def run(request: Request, fields: dict[str, Any] = Body()) -> RunStream:  # noqa: B008
-        """Race all lanes, and stream deltas as server-sent events."""
+        """Race all lanes, and stream the deltas."""
         if NEEDED - fields.keys() or not _is_session(fields["session"]):
             raise HTTPException(400, NOT_OURS)
         # ZeroGPU charges a call to the visitor of this request, as with Gradio's own endpoints.
         LocalContext.request.set(gr.Request(request))
         try:
             # A pair's name may have to be looked up on the disk.
-            wanted = await run_in_threadpool(_run_of, fields, offers, page_pair)
+            requested = await run_in_threadpool(_requested_run, fields, offers, page_pair)
         except SpecvizError as error:
-            return RunStream(_refused(str(error)))
-        return RunStream(_events(runs, wanted))
+            return RunStream(_refusal_frame(str(error)))
+        return RunStream(_delta_frames(queue, requested))
 
 
 def _is_session(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_SESSION
 
 
-def _run_of(fields: dict[str, Any], offers: Offers, page_pair: str) -> Run:
+def _requested_run(fields: dict[str, Any], offers: Offers, page_pair: str) -> Run:
     """The run that a visitor asks for. Raises `SpecvizError`."""
     settings = checked_settings({name: fields[name] for name in DEFAULTS})
     pair = requested_pair(fields, page_pair=page_pair)
@@ -79,15 +79,16 @@ def _run_of(fields: dict[str, Any], offers: Offers, page_pair: str) -> Run:
     return Run(fields["session"], pair, prompt, settings, lanes)
 
 
-async def _events(runs: RunQueue, run: Run) -> AsyncGenerator[bytes, None]:
-    async with aclosing(deltas(runs, run)) as stream:
-        async for delta in stream:
-            yield _event(delta)
+async def _delta_frames(queue: RunQueue, run: Run) -> AsyncGenerator[bytes, None]:
+    async with aclosing(stream_deltas(queue, run)) as deltas:
+        async for delta in deltas:
+            yield _frame(delta)
 
 
-async def _refused(error: str) -> AsyncGenerator[bytes, None]:
-    yield _event(refusal(error))
+async def _refusal_frame(error: str) -> AsyncGenerator[bytes, None]:
+    yield _frame(refusal(error))
 
 
-def _event(delta: dict[str, Any]) -> bytes:
+def _frame(delta: dict[str, Any]) -> bytes:
+    """A delta as a server-sent event."""
     return b"data: " + orjson.dumps(delta) + b"\n\n"

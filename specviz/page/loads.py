@@ -1,27 +1,15 @@
-"""The load of the pair that a page was started with: its models, size and progress. Its duration is
-stored in the cache folder, so that the next start can estimate it.
-"""
+"""The load of the pair that the page opens with: its models, size, progress and remaining time."""
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from typing import Any
 
 from ..base.environment import BUILTIN
 from ..files.memory import shown_bytes
-from ..files.model_files import cache_folder
 from ..worker.loading import Status
+from .durations import LOADS, about, store_seconds, stored_seconds
 from .names import shown_pair
-from .probes import about
-
-log = logging.getLogger(__name__)
-
-MAX_REMEMBERED = 50  # pairs
-FIRST_READINGS = "readings.json"
-LOADS = "loads.json"
-MIN_SECONDS = 3.0  # a shorter load needs no estimate
 
 
 class LoadProgress:
@@ -34,7 +22,7 @@ class LoadProgress:
         self.over = False
         self.error: str | None = None
         self._begun = time.monotonic()
-        self._usual = _remembered(LOADS).get(pair)
+        self._usual = stored_seconds(LOADS, pair)
 
     @property
     def sentence(self) -> str:
@@ -74,8 +62,7 @@ class LoadProgress:
         """End it: the pair is in memory."""
         seconds = time.monotonic() - self._begun
         self.over = True
-        if seconds >= MIN_SECONDS:
-            _remember(LOADS, self.pair, seconds)
+        store_seconds(LOADS, self.pair, seconds)
 
     def fail(self, error: str) -> None:
         """End it without a pair."""
@@ -100,17 +87,6 @@ class LoadProgress:
         return f", {passed:.0f} s so far"
 
 
-def first_reading(pair: str) -> float | None:
-    """Seconds that a process's first run with this pair last took for warm-up and prefill; None if
-    unknown."""
-    return _remembered(FIRST_READINGS).get(pair)
-
-
-def remember_first_reading(pair: str, seconds: float) -> None:
-    """Store these seconds for the next process."""
-    _remember(FIRST_READINGS, pair, seconds)
-
-
 def _models(pair: str) -> str:
     if pair == BUILTIN:
         return "the built-in pair"
@@ -125,35 +101,3 @@ def _size(pair: str) -> str:
     if size is None:
         return ""
     return f" ({shown_bytes(size)})"
-
-
-def _remembered(name: str) -> dict[str, float]:
-    """Read seconds by pair from the cache file of this name."""
-    file = cache_folder() / name
-    try:
-        durations = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(durations, dict):
-        return {}
-    remembered = {}
-    for pair, seconds in durations.items():
-        if isinstance(seconds, int | float):
-            remembered[pair] = float(seconds)
-    return remembered
-
-
-def _remember(name: str, pair: str, seconds: float) -> None:
-    durations = _remembered(name)
-    durations.pop(pair, None)
-    durations[pair] = round(seconds, 1)
-    newest_items = list(durations.items())[-MAX_REMEMBERED:]
-    newest = dict(newest_items)
-    file = cache_folder() / name
-    written = file.with_suffix(".part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        written.write_text(json.dumps(newest), "utf-8")
-        written.replace(file)
-    except OSError as error:
-        log.info("a duration could not be stored: %s", error)

@@ -31,10 +31,10 @@ from .controls import (
     drafter_choices,
 )
 from .files import find_recordings
+from .follow_ups import MAX_DRAWS
 from .local_pairs import listed_matches, local_drafters, local_models, local_titles
 from .names import shown_pair
 from .public import PLOTLY_NAME
-from .questions import MAX_DRAWS
 from .security.addresses import FILES, QUESTION_PATH
 from .sweeps import choose_config
 

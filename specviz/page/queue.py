@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 
 from ..base.environment import BUILTIN
 from ..base.errors import NoGpuError, SpecvizError
 from ..base.logs import brief
-from ..worker.client import Limits, Worker, results_of
+from ..base.variables import MAX_PER_CLIENT, MAX_SECONDS, MAX_WAITING, STOP_SECONDS
+from ..worker.client import Worker, results_of
 from ..worker.failures import FAILED
-from ..worker.loading import Status
-from ..worker.tasks import Host, LoadTask, MachineTask
+from ..worker.tasks import Host, MachineTask
+from .durations import about
+from .estimates import Estimates
 from .jobs import Ending, Job, LoadJob, Run
-from .loads import MIN_SECONDS, LoadProgress, first_reading, remember_first_reading
-from .probes import Durations, about, expected_whole, kind_of
+from .loads import LoadProgress
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +35,37 @@ FULL = (
     "Run again in a minute."
 )
 OWN_ENDS = "Your earlier run is ending; this one comes next."
-CUT_SHORT = "Runs are limited to {:g} s here, so this one ended early; its results are kept."
+CUT_BY_LIMIT = "Runs are limited to {:g} s here, so this one ended early; its results are kept."
 SHARE_USED = (
     "The limit of waiting runs for your network is reached: play a recording meanwhile, and press "
     "Run again in a minute."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of one visitor on a page that others share; a variable sets each of them.
+
+    seconds: time limit of a run, counted from the moment its pair is in memory. waiting: the most
+    runs and experiments in the queue, besides the current one. per_client: the most of them from
+    one address. stop_seconds: how long the models' process may ignore a stop before it is
+    replaced.
+    """
+
+    seconds: float = MAX_SECONDS.default
+    waiting: int = MAX_WAITING.default
+    per_client: int = MAX_PER_CLIENT.default
+    stop_seconds: float = STOP_SECONDS.default
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
+        """The limits, with defaults where no variable is set. Raises `SettingsError`."""
+        return cls(
+            seconds=MAX_SECONDS.read(environment),
+            waiting=MAX_WAITING.read(environment),
+            per_client=MAX_PER_CLIENT.read(environment),
+            stop_seconds=STOP_SECONDS.read(environment),
+        )
 
 
 class RunQueue:
@@ -57,13 +86,9 @@ class RunQueue:
         self._worker = worker
         self._waiting: deque[Job] = deque()
         self.current: Job | None = None
-        self._began_at = 0.0  # when the current job was begun, by the monotonic clock
-        self._durations = Durations()
-        self._readings = Durations()  # seconds from a loaded pair to a run's first event
-        self._load_seconds = 0.0  # seconds of the last load of a pair
+        self._estimates = Estimates()
         self._wake = threading.Condition(threading.RLock())
         self._jobs: OrderedDict[str, Job] = OrderedDict()  # waiting, current and finished, by id
-        self._status = STARTING  # a sentence for those who wait for the first load
         self._thread: threading.Thread | None = None
         self.closing = False
         self.answered = False
@@ -73,15 +98,22 @@ class RunQueue:
         with self._wake:
             return list(self._jobs.values())
 
+    @property
+    def visitors_job(self) -> Job | None:
+        """The current job, unless that is a load, which no visitor has asked for."""
+        current = self.current
+        if isinstance(current, LoadJob):
+            return None
+        return current
+
     def start(self, pair: str | None = None) -> None:
         """Start the thread, which first loads `pair`, before any run asks for it."""
-        self.page_load = None
         if pair is not None:
-            self.page_load = LoadProgress(pair)
-        self.page_pair = pair or self.page_pair
-        self._thread = threading.Thread(
-            target=self._work, args=(self.page_load,), name="queue", daemon=True
-        )
+            self.open_with(pair)
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="queue", daemon=True)
         self._thread.start()
 
     def open_with(self, pair: str) -> None:
@@ -105,10 +137,10 @@ class RunQueue:
             if self.closing:
                 raise SpecvizError(CLOSING)
             self.clean_up()
-            waiting = len(self._waiting)
+            waiting = sum(not isinstance(other, LoadJob) for other in self._waiting)
             # If nothing runs, the job begins at once and needs no place in the queue.
-            if waiting >= self.limits.waiting and (waiting or self.current):
-                wait = about(self._wait(waiting))
+            if waiting >= self.limits.waiting and (waiting or self.visitors_job):
+                wait = about(self._wait(list(self._waiting)))
                 raise SpecvizError(FULL.format(waiting, wait))
             if _is_share_used(job, self._waiting, self.limits.per_client):
                 raise SpecvizError(SHARE_USED)
@@ -145,7 +177,7 @@ class RunQueue:
 
     def cancel(self, job: Job) -> None:
         """Stop a job: it ends soon, and at once if it is still waiting."""
-        job.stopping.set()
+        job.stop()
         with self._wake:
             if job in self._waiting:
                 self._waiting.remove(job)
@@ -156,56 +188,43 @@ class RunQueue:
         return self._jobs.get(job_id)
 
     def status_of(self, job: Job) -> str:
-        """The reason why a job has not begun, as one sentence."""
+        """What a job is waiting for or doing, as one sentence; empty while its results come."""
         with self._wake:
-            self.clean_up()
             if job not in self._waiting:
                 if not job.has_started:
-                    return self._status
+                    return STARTING
                 return job.status
-            position = self._waiting.index(job)
-            ahead = list(self._waiting)[:position]
+            ahead = self._ahead_of(job)
             current = self.current
-            if current is not None:
-                ahead.append(current)
-            runs = [other for other in ahead if not isinstance(other, LoadJob)]
-            others = sum(other.visitor.session != job.visitor.session for other in runs)
-            if not others:
-                return self._status_behind_own(current)
-            wait = self._wait(position)
+            wait = self._wait(ahead)
+        if current is not None:
+            ahead.append(current)
+        runs = [other for other in ahead if not isinstance(other, LoadJob)]
+        others = sum(other.visitor.session != job.visitor.session for other in runs)
+        if not others:
+            return _status_behind_own(current)
         others_ahead = f"{others} other runs are"
         if others == 1:
             others_ahead = "1 other run is"
         return f"{others_ahead} ahead of yours{about(wait)}."
 
-    def _status_behind_own(self, current: Job | None) -> str:
-        """The reason why a job has not begun although no other visitor's is ahead. current: the
-        same visitor's earlier job, if it has not ended yet."""
-        if current is None:
-            return self._status
-        if isinstance(current, LoadJob):
-            return f"{current.progress.phase} {WAITING}"
-        if current.begun is None and current.status:  # its load, which this one may need
-            return current.status
-        return OWN_ENDS
-
     def seconds_to_first_event(self, run: Run) -> float | None:
         """Estimate the seconds until a run's first event; None if they are unknown."""
         with self._wake:
-            reading = self._readings.expected(run.reading)
-            if reading is None:
-                reading = first_reading(run.task.pair)
-            if reading is None or run.stopping.is_set():
-                return None
-            if run.begun is not None:
-                spent = time.monotonic() - run.begun
-                return max(0.0, reading - spent)
-            if run not in self._waiting:  # its pair is being loaded
-                return None
-            wait = self._wait_with_load(self._waiting.index(run))
-        if wait is None:
-            return None
-        return wait + reading
+            wait = None
+            if run in self._waiting:
+                wait = self._wait(self._ahead_of(run))
+            return self._estimates.first_event(run, wait)
+
+    def _ahead_of(self, job: Job) -> list[Job]:
+        """The jobs that wait before a waiting job."""
+        waiting = list(self._waiting)
+        return waiting[: waiting.index(job)]
+
+    def _wait(self, ahead: list[Job]) -> float | None:
+        """Estimate the seconds until the current job and those ahead have ended; None if they are
+        unknown."""
+        return self._estimates.wait(ahead, self.current, self.limits.seconds)
 
     def clean_up(self) -> None:
         """Remove waiting jobs whose visitors have left, and replace the thread if it died."""
@@ -220,69 +239,7 @@ class RunQueue:
                 if victim is not None and not victim.over:
                     victim.ending.error = victim.ending.error or FAILED
                     victim.close()
-                self.start()
-
-    def _wait(self, position: int) -> float | None:
-        """Seconds until the job at this position of the queue begins; None if unknown."""
-        jobs = list(self._waiting)[:position]
-        seconds = [self._expected(job) for job in jobs]
-        if self.current is not None:
-            seconds.append(self._left(self.current))
-        known_seconds = [duration for duration in seconds if duration is not None]
-        if len(known_seconds) < len(seconds):
-            return None
-        return sum(known_seconds)
-
-    def _wait_with_load(self, position: int) -> float | None:
-        """Seconds until the job at this position begins, with the load of the page's pair, which
-        comes before all jobs; None if unknown."""
-        wait = self._wait(position)
-        if wait is None or self.page_load is None or self.page_load.over:
-            return wait
-        loading = self.page_load.seconds_left
-        if loading is None:
-            return None
-        return wait + loading
-
-    def _left(self, job: Job) -> float | None:
-        """Seconds until the current job ends; None if unknown, and of one that is stopped."""
-        if job.stopping.is_set():
-            return None
-        if isinstance(job, LoadJob):
-            return job.progress.seconds_left
-        now = time.monotonic()
-        total = expected_whole(job)
-        if total is not None and job.begun is not None:
-            total = min(total, self.limits.seconds)
-            return max(0.0, total - (now - job.begun))
-        expected = self._durations.expected(job)
-        spent = now - self._began_at
-        if expected is None or expected <= spent:
-            return None
-        return expected - spent
-
-    def _expected(self, job: Job) -> float | None:
-        """Estimate the seconds of a waiting job, from the last job or else from the current one;
-        None if unknown."""
-        if isinstance(job, LoadJob):
-            return job.progress.seconds_left
-        seconds = self._durations.expected(job)
-        if seconds is None:
-            seconds = self._expected_from_current(job)
-        if seconds is None:
-            return None
-        return min(seconds, self.limits.seconds)
-
-    def _expected_from_current(self, job: Job) -> float | None:
-        """Estimate the seconds of a job from the progress of the current one, if that is of the
-        same kind."""
-        current = self.current
-        if current is None or kind_of(current) != kind_of(job):
-            return None
-        total = expected_whole(current)
-        if total is None:
-            return None
-        return total * job.length / current.length
+                self._start_thread()
 
     def _forget_old(self) -> None:
         over = [job for job in self._jobs.values() if job.over]
@@ -297,44 +254,22 @@ class RunQueue:
             if size > MAX_KEPT and job.over:
                 job.forget()
 
-    def _work(self, page_load: LoadProgress | None) -> None:
-        if page_load is not None:
-            self._prepare(page_load)
-        self._status = STARTING
+    def _work(self) -> None:
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: bool(self._waiting))
-                job = self.current = self._waiting.popleft()
-                self._began_at = time.monotonic()
-            self._do(job)
+                job = self._waiting.popleft()
+                self.current = job
+                job.start()
+            self._run_job(job)
             with self._wake:
-                is_cut_short = job.stopping.is_set() or bool(job.ending.error)
-                if job.begun is not None and not is_cut_short:
-                    self._durations.add(job, time.monotonic() - self._began_at)
+                self._estimates.note_end(job)
                 self.current = None
 
-    def _prepare(self, progress: LoadProgress) -> None:
-        pair = progress.pair
-        began = time.monotonic()
-        try:
-            (self.machine,) = results_of(self._worker, MachineTask())
-            for sentence in results_of(self._worker, LoadTask(pair)):
-                progress.status = sentence
-                self._status = f"{progress.phase} {WAITING}"
-            self._load_seconds = time.monotonic() - began
-            self.answered = True
-            progress.succeed()
-        except SpecvizError as error:
-            log.warning("the pair %r could not be loaded ahead of a run: %s", pair, error)
-            progress.fail(str(error))
-        except Exception:
-            log.exception("the pair %r could not be loaded ahead of a run", pair)
-            progress.fail(FAILED)
-
-    def _do(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         try:
             # Also what is logged belongs to the visitor's request.
-            job.visitor.context.run(self._attempt, job)
+            job.visitor.context.run(self._run_task, job)
         finally:
             if not self._requeue(job):
                 job.close()
@@ -348,9 +283,12 @@ class RunQueue:
             self._waiting.append(job)
             return True
 
-    def _attempt(self, job: Job) -> None:
+    def _run_task(self, job: Job) -> None:
+        """Run a job's task, and note the sentence for its visitor if that fails."""
         try:
             if not job.stopping.is_set():
+                if self.machine is None and isinstance(job, LoadJob):
+                    (self.machine,) = results_of(self._worker, MachineTask())
                 self._collect(job)
                 self.answered = True
         except SpecvizError as error:
@@ -362,58 +300,56 @@ class RunQueue:
             job.ending.error = FAILED
 
     def _collect(self, job: Job) -> None:
-        """Run a job's task and give the job its results, until it ends or must be given up."""
-        began = time.monotonic()
-        is_loading = False
+        """Give a job the results of its task, until the task ends or must be given up."""
         with closing(self._worker.run(job.task, job.stopping)) as results:
-            for item in results:
-                if item is not None:
-                    job.add(item)
-                    self._note_reading(job)
-                if item is Status.LOADING:
-                    is_loading = True
-                if is_loading and job.begun is not None:
-                    self._load_seconds = job.begun - began
-                    is_loading = False
+            for result in results:
+                if result is not None:
+                    job.add(result)
+                    self._estimates.note_result(job)
                 self._stop_if_due(job)
                 if self._ignores_stop(job):
                     return
 
-    def _note_reading(self, job: Job) -> None:
-        """Note the seconds until a run's first event, once it has come."""
-        if not isinstance(job, Run) or job.next_seq != 1 or job.begun is None:
-            return
-        seconds = time.monotonic() - job.begun
-        is_first = self._readings.expected(job.reading) is None
-        if is_first and seconds >= MIN_SECONDS:
-            remember_first_reading(job.task.pair, seconds)
-        self._readings.add(job.reading, seconds)
-
     def _stop_if_due(self, job: Job) -> None:
         """Stop the current job if its visitor has left or its time is over."""
         if job.is_abandoned():
-            job.stopping.set()
+            job.stop()
             return
-        if job.begun is None:
+        if job.ready_at is None:
             return
-        spent = time.monotonic() - job.begun
+        spent = time.monotonic() - job.ready_at
         if spent > self.limits.seconds:
-            job.end_early(CUT_SHORT.format(self.limits.seconds))
+            job.end_early(CUT_BY_LIMIT.format(self.limits.seconds))
 
     def _ignores_stop(self, job: Job) -> bool:
         """Whether the current job was stopped long ago and nobody needs its end. To give it up
         replaces the models' process, which must load the pair again."""
         if not job.stopping.is_set():
             return False
+        is_ready = job.ready_at is not None
         patience = self.limits.stop_seconds
-        if job.begun is not None:
-            patience = max(patience, self._load_seconds)
+        if is_ready:
+            patience = max(patience, self._estimates.load_seconds)
         if job.seconds_since_stop() <= patience:
             return False
         # The next job may want the pair that is being loaded.
         with self._wake:
             another_wanted = any(other.task.pair != job.task.pair for other in self._waiting)
-        return job.begun is not None or another_wanted
+        return is_ready or another_wanted
+
+
+def _status_behind_own(current: Job | None) -> str:
+    """The sentence for a visitor whose job waits behind no other visitor's. current: a load, or the
+    same visitor's earlier job, if it has not ended yet."""
+    if current is None:
+        return STARTING
+    if isinstance(current, LoadJob):
+        if not current.has_started:
+            return STARTING
+        return f"{current.progress.phase} {WAITING}"
+    if current.ready_at is None and current.status:  # its load, which this one may need
+        return current.status
+    return OWN_ENDS
 
 
 def _is_share_used(job: Job, others: Iterable[Job], limit: int) -> bool:

@@ -90,7 +90,7 @@ def launch(page: Page) -> None:
     log.info("the page is served at %s", page.url)
     try:
         signals.get()
-        drain(page.runs, DRAIN_SECONDS.read())
+        drain(page.run_queue, DRAIN_SECONDS.read())
     except KeyboardInterrupt:
         pass
     finally:

@@ -19,18 +19,18 @@ from ..pairs.table import NamedPair
 from ..worker.client import ProcessWorker, Worker
 from .api import add_api
 from .audits import PageAudit
-from .delivery import delivery_functions
+from .delivery import delivery_questions
 from .doctor import Doctor, doctor_questions
 from .document import inline_scripts, inline_styles
 from .endpoints import Endpoints
 from .failures import PageQuestion
 from .fetches import PairFetch, fetch_questions
 from .files import FileReader
+from .follow_ups import follow_up_questions
 from .live import add_run
 from .local_pairs import look_ahead
 from .offer import offer_of, presets_of
 from .public import RECORDINGS
-from .questions import question_functions
 from .queue import RunQueue
 from .routes import add_routes
 from .security.addresses import Sites
@@ -43,7 +43,7 @@ from .security.password import Password
 from .security.readings import Readings
 from .security.requests import without_origin
 from .security.sessions import MAX_EVENTS, Sessions
-from .sweeps import choosing_functions
+from .sweeps import sweep_questions
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +61,14 @@ NOT_BOTH = "SPECVIZ_MCP and SPECVIZ_AUTH are both set: MCP has no password, so i
 
 
 class Page(gr.Server):
-    """The page. runs: its queue. examiner: its doctor. sessions: those of Gradio's queue. programs:
-    the parameters of endpoints by name, in Gradio's order. url: its address once it is served.
+    """The page. run_queue: its jobs. examiner: its doctor. sessions: those of Gradio's queue.
+    programs: the parameters of endpoints by name, in Gradio's order. url: its address once it is
+    served.
     """
 
     examiner: Doctor
 
-    def __init__(self, runs: RunQueue) -> None:
+    def __init__(self, queue: RunQueue) -> None:
         # FastAPI's own pages load scripts from another host.
         super().__init__(title="specviz", docs_url=None, redoc_url=None, openapi_url=None)
         sites = Sites.from_environment()
@@ -75,8 +76,8 @@ class Page(gr.Server):
         password = None
         if name_and_password is not None:
             password = Password(*name_and_password, is_framed=bool(sites.frames))
-        self.runs = runs
-        self.fetching = PairFetch(runs)
+        self.run_queue = queue
+        self.fetching = PairFetch(queue)
         self.password = password
         self.has_tools = _offers_tools(has_password=password is not None)
         self.url = ""
@@ -84,7 +85,7 @@ class Page(gr.Server):
         self.sessions = Sessions(lambda: self.get_blocks()._queue)
         self.programs: dict[str, Signature] = {}
         self.entrance = Entrance(
-            runs=runs, sites=sites, password=password, has_tools=self.has_tools
+            queue=queue, sites=sites, password=password, has_tools=self.has_tools
         )
         inside = without_origin(super().__call__)
         self.guard = Guard(
@@ -147,37 +148,37 @@ def build_page(
     with one press, and then the page opens with it. Raises `SettingsError`.
     """
     _keep_no_statistics()
-    runs = RunQueue(worker)
-    page = Page(runs)
+    queue = RunQueue(worker)
+    page = Page(queue)
     # A race that is measured meanwhile must not share its cores with the doctor.
     examiner = Doctor(doctor or ProcessWorker(nice=DOCTOR_NICE))
     page.examiner = examiner
-    page.fetching = PairFetch(runs, awaited)
+    page.fetching = PairFetch(queue, awaited)
 
     def offer() -> dict[str, Any]:
         missing = None
         if page.fetching.is_missing:
             missing = page.fetching.state()
-        shown = runs.page_pair if awaited is None else awaited.name
+        shown = queue.page_pair if awaited is None else awaited.name
         return offer_of(
-            runs.page_pair,
+            queue.page_pair,
             presets=presets_of(shown),
             recordings=recordings,
-            machine=runs.machine,
-            is_loading=runs.page_load is not None and not runs.page_load.is_ready,
+            machine=queue.machine,
+            is_loading=queue.page_load is not None and not queue.page_load.is_ready,
             awaited=missing,
         )
 
     questions: Sequence[PageQuestion] = (
-        *delivery_functions(runs),
-        *question_functions(runs, pair),
-        *choosing_functions(runs, pair),
+        *delivery_questions(queue),
+        *follow_up_questions(queue, pair),
+        *sweep_questions(queue, pair),
         *doctor_questions(examiner, pair),
         *fetch_questions(page.fetching, offer),
     )
     endpoints = Endpoints(page, page.sessions, page.programs)
-    add_api(endpoints, runs, examiner, pair)
-    add_run(page, runs, examiner.offers, pair)
+    add_api(endpoints, queue, examiner, pair)
+    add_run(page, queue, examiner.offers, pair)
     add_routes(
         page,
         questions=questions,
@@ -187,7 +188,7 @@ def build_page(
         programs=endpoints.described(),
         audit=PageAudit(),
     )
-    runs.start(pair)
+    queue.start(pair)
     look_ahead()
     return page
 

@@ -26,7 +26,7 @@ from ..runs.vocabulary import POLICIES
 from ..worker.tasks import SweepCheckpoint, SweepTask
 from .choices import requested_pair
 from .controls import MAX_CHARACTERS, MAX_LENGTH, checked_prompt
-from .delivery import begun
+from .delivery import submit_polled
 from .failures import PageQuestion
 from .jobs import Job
 from .queue import RunQueue
@@ -107,13 +107,13 @@ def choose_config(page_pair: str = BUILTIN, pairs: Sequence[str] = ()) -> dict[s
     }
 
 
-def choosing_functions(runs: RunQueue, page_pair: str) -> list[PageQuestion]:
+def sweep_questions(queue: RunQueue, page_pair: str) -> list[PageQuestion]:
     """The question that begins a sweep. page_pair: the pair that the page was started with."""
 
     def begin_sweep(request: dict[str, Any]) -> dict[str, Any]:
         pair = requested_pair(dict(request["naming"]), page_pair=page_pair)
         sweep = sweep_of(pair, asked_request(request, pair))
-        return begun(runs, sweep)
+        return submit_polled(queue, sweep)
 
     return [begin_sweep]
 
@@ -272,28 +272,28 @@ class SweepJob(Job):
         self.plan: Plan | None = None
         self.progress: SweepProgress | None = None
         self.result: SweepResult | None = None
-        self._result_seq = -1  # the number of the news with `result`
-        self._rows: dict[str, tuple[Row, int]] = {}  # with the number of the news of each, by key
+        self._result_seq = -1  # the number of `result` among the results
+        self._rows: dict[str, tuple[Row, int]] = {}  # by key, with the number of its result
         self._rest: SweepCheckpoint | None = None
 
-    def take(self, item: Any) -> None:
-        if isinstance(item, Plan):
-            self.plan = item
-            self._keep_rows(item.rows)
-        elif isinstance(item, SweepProgress):
-            self.progress = item
-        elif isinstance(item, SweepCheckpoint):  # it comes after each piece, with all rows
-            self._rest = item
-            self.result = item.result
+    def _store(self, result: Plan | SweepProgress | SweepCheckpoint) -> None:
+        if isinstance(result, Plan):
+            self.plan = result
+            self._keep_rows(result.rows)
+        elif isinstance(result, SweepProgress):
+            self.progress = result
+        elif isinstance(result, SweepCheckpoint):  # it comes after each piece, with all rows
+            self._rest = result
+            self.result = result.result
             self._result_seq = self.next_seq
-            self._keep_rows(item.result.rows)
+            self._keep_rows(result.result.rows)
 
     def has_more(self) -> bool:
         rest = self._rest
         if rest is None or rest.done or not isinstance(self.task, SweepTask):
             return False
         self.task = replace(self.task, state=rest.state)
-        self.begun = None  # the limit of a run holds for each turn
+        self.ready_at = None  # the limit of a run holds for each turn
         return True
 
     def finish(self) -> None:
@@ -306,19 +306,19 @@ class SweepJob(Job):
     def has_result(self) -> bool:
         return self.result is not None
 
-    def news(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
-        news: dict[str, Any] = {"progress": self.progress and asdict(self.progress)}
+    def results_from(self, seq: int, next_seq: int, *, over: bool) -> dict[str, Any]:
+        fields: dict[str, Any] = {"progress": self.progress and asdict(self.progress)}
         if self.plan is not None and seq <= 0:
             names = ("kinds", "pieces", "seconds", "now")
-            news |= {name: getattr(self.plan, name) for name in names}
+            fields |= {name: getattr(self.plan, name) for name in names}
         rows = []
         for key, (row, row_seq) in list(self._rows.items()):
             if row_seq >= seq or over:
                 rows.append({"key": key, **asdict(row)})
-        news["rows"] = rows
+        fields["rows"] = rows
         if self.result is not None and (self._result_seq >= seq or over):
-            news |= _shown_result(self.result, complete=over)
-        return news
+            fields |= _shown_result(self.result, complete=over)
+        return fields
 
     def _keep_rows(self, rows: tuple[Row, ...]) -> None:
         for row in rows:

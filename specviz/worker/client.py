@@ -1,8 +1,7 @@
-"""Workers, which run tasks in this process or in a process that only decodes.
+"""The client of the models' process: starts the process, sends it tasks and yields their results.
 
-A process of its own has its own interpreter lock, so a page with many visitors cannot slow the
-lanes down, and a crash of the models does not stop the page. A process that no longer answers is
-replaced.
+That process has its own interpreter lock, so a page with many visitors cannot slow the lanes down,
+and a crash of the models does not stop the page. A process that no longer answers is replaced.
 """
 
 from __future__ import annotations
@@ -10,35 +9,26 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import pickle  # nosec B403
 import queue
 import subprocess
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
-from ..base.errors import PairError, SpecvizError, in_one_line, ran_out_of_memory
-from ..base.variables import (
-    MAX_PER_CLIENT,
-    MAX_SECONDS,
-    MAX_WAITING,
-    SILENT_SECONDS,
-    STOP_SECONDS,
-)
+from ..base.errors import SpecvizError
+from ..base.variables import SILENT_SECONDS
 from ..core.events import End
-from ..core.stopping import Stopped, stoppable
-from .failures import LOST, SILENT, sentence_of
-from .loading import LoadPair, Models, Race, memory_in_numbers
+from .failures import LOST, SILENT
+from .messages import Reply, read_message, write_message
 from .tasks import Stop, Task
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT = 0.1  # seconds without a result after which a `ProcessWorker` yields None
+WORKER_HEARTBEAT = 0.1  # seconds without a result after which a `ProcessWorker` yields None
 
 
 def command_of(module: str, call: str = "serve()") -> list[str]:
@@ -47,34 +37,6 @@ def command_of(module: str, call: str = "serve()") -> list[str]:
     code = f"import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; {call}"
     folder_of_package = Path(__file__).resolve().parents[2]
     return [sys.executable, "-c", code, str(folder_of_package)]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of one visitor on a page that others share; a variable sets each of them.
-
-    seconds: time limit of a run, counted from the moment its pair is in memory. waiting: the most
-    runs and experiments in the queue, besides the current one. per_client: the most of them from
-    one address. stop_seconds: how long the models' process may ignore a stop before it is
-    replaced. silent_seconds: how long it may give no result before it is replaced.
-    """
-
-    seconds: float = MAX_SECONDS.default
-    waiting: int = MAX_WAITING.default
-    per_client: int = MAX_PER_CLIENT.default
-    stop_seconds: float = STOP_SECONDS.default
-    silent_seconds: float = SILENT_SECONDS.default
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Limits:
-        """The limits, with defaults where no variable is set. Raises `SettingsError`."""
-        return cls(
-            seconds=MAX_SECONDS.read(environment),
-            waiting=MAX_WAITING.read(environment),
-            per_client=MAX_PER_CLIENT.read(environment),
-            stop_seconds=STOP_SECONDS.read(environment),
-            silent_seconds=SILENT_SECONDS.read(environment),
-        )
 
 
 class Worker(Protocol):
@@ -100,56 +62,14 @@ class Worker(Protocol):
 
 def results_of(worker: Worker, task: Task) -> Iterator[Any]:
     """The results of a task that nobody stops, without heartbeats."""
-    return (item for item in worker.run(task) if item is not None)
-
-
-class LocalWorker:
-    """Runs tasks in the caller's thread. It has no heartbeats."""
-
-    def __init__(self, load_pair: LoadPair, race: Race) -> None:
-        self._models = Models(load_pair, race)
-
-    def run(self, task: Task, stop: Stop | None = None) -> Generator[Any, None, None]:
-        stop = stop or Stop()
-        try:
-            with stoppable(stop.is_set):
-                yield from task.run(self._models, stop)
-        except Stopped:
-            return
-        except SpecvizError as error:
-            if ran_out_of_memory(error) and not isinstance(error, PairError):
-                raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
-            if error.__cause__ is not None:  # it is not pickled with the error
-                log.warning("a task for the pair %r failed: %s", task.pair, in_one_line(error))
-            raise
-        except Exception as error:
-            log.exception("a task failed")
-            raise SpecvizError(_sentence_with_numbers(error, task.pair)) from error
-
-    def close(self) -> None:
-        pass
-
-
-def _sentence_with_numbers(error: Exception, pair: str) -> str:
-    """The sentence for the visitor about an error. If memory ran out, it also says how much memory
-    the pair takes."""
-    sentence = sentence_of(error)
-    if not ran_out_of_memory(error):
-        return sentence
-    try:
-        return f"{sentence} {memory_in_numbers(pair)}".rstrip()
-    except Exception:
-        log.exception("the doctor could not estimate the memory")
-        return sentence
+    return (result for result in worker.run(task) if result is not None)
 
 
 class ModelsProcess:
     """One process, from its start to its end. A thread reads its replies, so that others can
     wait for a reply and for something else at once.
 
-    replies: pairs of a kind and a value. "item": a result. "done": the task has ended. "error":
-    the task failed, the value says why. "leaving": the same, and the process ends. "lost": the
-    pipe broke; nothing follows. busy: whether a task has begun and not ended.
+    replies: those that nobody has read yet. busy: whether a task has begun and not ended.
     """
 
     alive: ClassVar[weakref.WeakSet[ModelsProcess]] = weakref.WeakSet()
@@ -162,7 +82,7 @@ class ModelsProcess:
             with contextlib.suppress(OSError):  # it has ended already
                 # Threads that it starts from now on inherit this.
                 os.setpriority(os.PRIO_PROCESS, self._popen.pid, os.nice(0) + nice)
-        self.replies: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self.replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
         self.busy = False
         self.alive.add(self)
         arguments = (self._popen.stdout, self.replies)
@@ -188,21 +108,15 @@ class ModelsProcess:
             self._popen.stdin.close()
 
 
-def _read(pipe: BinaryIO, replies: queue.SimpleQueue[tuple[str, Any]]) -> None:
+def _read(pipe: BinaryIO, replies: queue.SimpleQueue[Reply]) -> None:
     with pipe:
         try:
             while True:
-                replies.put(pickle.load(pipe))  # nosec B301
+                replies.put(read_message(pipe))
         except OSError as error:
             replies.put(("lost", error))
         except Exception as error:  # half a message can fail in any way
             replies.put(("lost", EOFError(repr(error))))
-
-
-def write_message(pipe: Any, message: Any) -> None:
-    """Pickle a message into a pipe at once: if a value cannot be pickled, nothing is written."""
-    pipe.write(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL))
-    pipe.flush()
 
 
 def end_processes() -> None:
@@ -213,10 +127,14 @@ def end_processes() -> None:
 
 class ProcessWorker:
     """Runs tasks in the models' process, which starts with the first task and starts again after a
-    crash. nice: added to this process's niceness, 0 to 19, so that other processes go first."""
+    crash. silent_seconds: how long the process may give no result before it is replaced; None for
+    the operator's choice. nice: added to this process's niceness, 0 to 19, so that other processes
+    go first. Raises `SettingsError`."""
 
-    def __init__(self, limits: Limits | None = None, *, nice: int = 0) -> None:
-        self._limits = limits or Limits.from_environment()
+    def __init__(self, *, silent_seconds: float | None = None, nice: int = 0) -> None:
+        if silent_seconds is None:
+            silent_seconds = SILENT_SECONDS.read()
+        self._silent_seconds = silent_seconds
         self._nice = nice
         self._process: ModelsProcess | None = None
 
@@ -248,17 +166,17 @@ class ProcessWorker:
                 process.send(None)
                 stopped = True
             try:
-                kind, value = process.replies.get(timeout=HEARTBEAT)
+                kind, value = process.replies.get(timeout=WORKER_HEARTBEAT)
             except queue.Empty:
-                if time.monotonic() - last_reply > self._limits.silent_seconds:
+                if time.monotonic() - last_reply > self._silent_seconds:
                     raise SpecvizError(SILENT) from None
                 yield None
                 continue
             last_reply = time.monotonic()
-            process.busy = kind in ("item", "leaving", "lost")
+            process.busy = kind in ("result", "leaving", "lost")
             if kind == "done":
                 return
-            if kind != "item":
+            if kind != "result":
                 raise value
             # The process may have sent more before it read the stop.
             is_late = stopped and not isinstance(value, End)

@@ -33,7 +33,7 @@ class Status(str, Enum):
     words are free."""
 
     LOADING = "Loading the two models, which happens once."
-    READING = "Warming up the lanes and reading the prompt."
+    STARTUP = "Warming up the lanes and reading the prompt."
 
     def __str__(self) -> str:
         return self.value

@@ -5,19 +5,19 @@ from __future__ import annotations
 import gc
 import logging
 import os
-import pickle  # nosec B403
 import queue
 import signal
 import sys
 import threading
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..base.environment import collector_paused
 from ..base.errors import SpecvizError
 from ..base.logs import adopt_libraries, set_up_logging
-from .client import LocalWorker, write_message
 from .failures import is_fatal, sentence_of
 from .loading import load_named
+from .local import LocalWorker
+from .messages import ReplyKind, read_message, write_message
 from .tasks import Stop, Task
 
 log = logging.getLogger(__name__)
@@ -46,14 +46,14 @@ def serve() -> None:
     adopt_libraries()
     worker = LocalWorker(load_named, race)
 
-    def reply(kind: Literal["item", "done", "error", "leaving"], value: Any = None) -> None:
+    def reply(kind: ReplyKind, value: Any = None) -> None:
         write_message(replies, (kind, value))
 
     while True:
         task, stop = tasks.get()
         try:
-            for item in worker.run(task, stop):
-                reply("item", item)
+            for result in worker.run(task, stop):
+                reply("result", result)
         except Exception as error:
             if is_fatal(error):
                 reply("leaving", _for_visitor(error))
@@ -84,7 +84,7 @@ def _listen(tasks: Tasks) -> NoReturn:
     try:
         commands = os.fdopen(os.dup(0), "rb")
         while True:
-            task = pickle.load(commands)  # nosec B301
+            task = read_message(commands)
             if task is None:
                 stop.set()
             else:

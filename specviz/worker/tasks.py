@@ -66,7 +66,7 @@ class RaceTask:
 
     def run(self, models: Models, stop: Stop) -> Iterator[Event | str]:
         pair = yield from models.pair(self.pair)
-        yield Status.READING
+        yield Status.STARTUP
         if stop.is_set():
             return
         race = models.race(pair, self.prompt, self.lanes or self.settings)
@@ -226,7 +226,7 @@ class RerunTask:
         from ..runs.rerun import compared, rerun_events, rerun_lines  # imports torch
 
         pair = yield from models.pair(self.pair)
-        yield Status.READING
+        yield Status.STARTUP
         events = []
         for event in rerun_events(self.recorded.header, pair):
             events.append(event)
@@ -266,7 +266,7 @@ class SweepTask:
             # Only this process writes such states; visitors cannot send them.
             sweep = pickle.loads(self.state)  # nosec B301
         else:
-            yield Status.READING
+            yield Status.STARTUP
             sweep = Sweep(self.request)
         end = time.monotonic() + self.seconds
         while not (sweep.is_done or stop.is_set()):

@@ -26,9 +26,9 @@ from ..core.model_facts import parameter_bytes
 from ..core.registry import drafter_kind
 from ..pairs.opening import first_pair
 from ..pairs.table import named_pair, operator_pairs
-from .client import LocalWorker
 from .failures import is_fatal, sentence_of
 from .loading import Models, Race
+from .local import LocalWorker
 from .tasks import RaceTask, SampleTask, Stop, Task
 
 log = logging.getLogger(__name__)
@@ -157,8 +157,8 @@ def lists_of_results(task: Task, models: Models, seconds: float) -> Iterator[lis
 
     def work() -> None:
         try:
-            for item in task.run(models, stop):
-                results.put(item)
+            for result in task.run(models, stop):
+                results.put(result)
                 if time.monotonic() > deadline:
                     stop.set()
         except Exception as error:
@@ -225,10 +225,10 @@ class ZeroGpuWorker(LocalWorker):
         def call(task: RaceTask | SampleTask) -> Iterator[list[Any]]:
             # The start is over by now. A task that ends in time is not killed.
             seconds = duration(task) - models.costs[task.pair].start
-            for items in lists_of_results(task, models, seconds):
-                yield items
+            for results in lists_of_results(task, models, seconds):
+                yield results
                 # ZeroGPU would use this process again, although the device is lost to it.
-                is_lost = any(isinstance(item, Failure) and item.fatal for item in items)
+                is_lost = any(isinstance(result, Failure) and result.fatal for result in results)
                 if is_lost and os.getpid() != here:
                     os._exit(1)
 
@@ -240,19 +240,19 @@ class ZeroGpuWorker(LocalWorker):
             return
         self._models.prompt_tokens(task)  # a task that cannot run must not cost GPU time
         with closing(self._lists(task)) as lists:
-            for items in lists:
-                for item in items or [None]:
-                    yield item
+            for results in lists:
+                for result in results or [None]:
+                    yield result
                     if stop is not None and stop.is_set():
                         return
 
     def _lists(self, task: Task) -> Generator[list[Any], None, None]:
         try:
             with closing(self._call(task)) as lists:
-                for items in lists:
-                    yield [item for item in items if not isinstance(item, Failure)]
-                    if items and isinstance(items[-1], Failure):
-                        raise SpecvizError(items[-1].sentence)
+                for results in lists:
+                    yield [result for result in results if not isinstance(result, Failure)]
+                    if results and isinstance(results[-1], Failure):
+                        raise SpecvizError(results[-1].sentence)
         except SpecvizError:
             raise
         except Exception as error:

@@ -22,12 +22,12 @@ from toy_models import byte_level, llama, relative  # noqa: E402
 from specviz import Pair, race  # noqa: E402
 from specviz.core.events import Event  # noqa: E402
 from specviz.page import live  # noqa: E402
-from specviz.page.delivery import deltas  # noqa: E402
+from specviz.page.delivery import stream_deltas  # noqa: E402
 from specviz.page.jobs import Run  # noqa: E402
 from specviz.page.queue import RunQueue  # noqa: E402
 from specviz.page.server import build_page  # noqa: E402
 from specviz.worker import client  # noqa: E402
-from specviz.worker.client import LocalWorker  # noqa: E402
+from specviz.worker.local import LocalWorker  # noqa: E402
 
 # About a millisecond per pass, so that tests wait little. Runs that must last are UNHURRIED.
 SHAPE = {
@@ -43,7 +43,7 @@ UNHURRIED = "take your time"
 
 async def lossy(queue: RunQueue, run: Run) -> AsyncIterator[dict[str, Any]]:
     """The deltas of a run; many of them get lost if the prompt contains `LOSSY`."""
-    async with aclosing(deltas(queue, run)) as stream:
+    async with aclosing(stream_deltas(queue, run)) as stream:
         async for delta in stream:
             if LOSSY not in run.prompt or delta["over"] or delta["next"] % 3 == 1:
                 yield delta
@@ -76,7 +76,7 @@ def fork_the_doctor() -> None:
 
 
 if __name__ == "__main__":
-    live.deltas = lossy
+    live.stream_deltas = lossy
     fork_the_doctor()
     # Without recordings, the page waits for its first run.
     build_page(LocalWorker(small_pair, unhurried), recordings=TESTS / "none").serve(quiet=True)

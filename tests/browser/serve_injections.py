@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 from specviz import Pair, race  # noqa: E402
 from specviz.page.server import build_page  # noqa: E402
-from specviz.worker.client import LocalWorker  # noqa: E402
+from specviz.worker.local import LocalWorker  # noqa: E402
 
 
 def hostile_pair(*_: object) -> Pair:

@@ -21,7 +21,7 @@ from toy_models import byte_level, llama, relative
 from specviz import Pair, race
 from specviz.page.server import Page, build_page
 from specviz.pairs.table import NamedPair
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 JSON = {"Content-Type": "application/json"}
 NOWHERE = Path("/nonexistent")

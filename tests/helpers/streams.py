@@ -54,6 +54,6 @@ async def _next(generator: AsyncGenerator[Any, None]) -> Any:
 
 def deltas(queue: RunQueue, run: Run) -> Iterator[str]:
     """Yield the deltas of a run, as JSON."""
-    with closing(Stepped(delivery.deltas(queue, run))) as stream:
+    with closing(Stepped(delivery.stream_deltas(queue, run))) as stream:
         for delta in stream:
             yield orjson.dumps(delta).decode()

@@ -16,8 +16,8 @@ from sentences import Sentences
 from specviz.base.errors import PairError
 from specviz.core.race import race
 from specviz.page.choices import OTHER, asked_pair, chosen_pair
-from specviz.worker.client import LocalWorker
 from specviz.worker.loading import load_named
+from specviz.worker.local import LocalWorker
 from specviz.worker.tasks import ExamineTask, LoadTask
 
 KEY = "the-operators-key"
@@ -142,7 +142,7 @@ def test_what_a_browser_tells_about_a_run_names_no_pair(
     }.items():
         answer = site.question(function, asked).json
         if "id" in answer:  # the answer is about the page's own pair
-            assert site.page.runs.job(answer["id"]).task.pair == "builtin"
+            assert site.page.run_queue.job(answer["id"]).task.pair == "builtin"
             site.question("end_job", {"id": answer["id"]})
     opened = json.dumps({"header": {"target": name, "draft": name, "pair": name}}).encode()
     for form in ("trace", "html"):

@@ -122,7 +122,7 @@ async def as_stream(states: Iterable[Any]) -> AsyncIterator[Any]:
         yield state
 
 
-def test_an_update_without_news_is_a_value() -> None:
+def test_an_unchanged_state_is_a_value() -> None:
     """Otherwise the server would not notice that a program in the queue has left."""
     said = (("Wait.", False), ("", False))
     states = ({"status": status, "over": over} for status, over in said)
@@ -443,8 +443,8 @@ def test_a_program_is_told_that_its_run_was_stopped_at_once(
 ) -> None:
     assert until(lambda: WATCHED.now == 0)
     monkeypatch.setattr(WATCHED, "pause", 0.2)
-    runs = site.page.runs
-    earlier = set(site.page.runs.jobs())
+    runs = site.page.run_queue
+    earlier = set(runs.jobs())
     first = site.post("/gradio_api/call/v2/generate", {"prompt": "cat", "max_new_tokens": 512})
     reading = threading.Thread(
         target=site.get, args=(f"/gradio_api/call/generate/{first.json['event_id']}",)

@@ -17,11 +17,11 @@ from toy_recordings import GREEDY, SAMPLED, recorded, toy_pair, values
 from specviz import Settings, Trace, race
 from specviz.core.engine_choice import eager_only
 from specviz.inspect.parting import parting_of
-from specviz.page.delivery import delivery_functions
+from specviz.page.delivery import delivery_questions
 from specviz.page.failures import answering
-from specviz.page.questions import TOO_LONG, question_functions
+from specviz.page.follow_ups import TOO_LONG, follow_up_questions
 from specviz.page.queue import RunQueue
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_check_waits_its_turn_and_gives_its_answer(
     pair, told = parted
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
-    functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
+    functions = map(answering, [*follow_up_questions(runs, "toy"), *delivery_questions(runs)])
     _, begin, _, _, ask, *_ = functions
     result = answered(ask, begin({"run": None, "trace": told}))["result"]
     assert result["verdict"] == "tie" and result["summary"].startswith("A tie within rounding")
@@ -94,7 +94,7 @@ def test_a_run_is_run_again_and_an_edit_is_told(sentences: Sentences):
     recorded(SAMPLED)  # before the worker's thread, which draws weights too
     runs = RunQueue(LocalWorker(lambda *_: pair, race))
     runs.start("toy")
-    functions = map(answering, [*question_functions(runs, "toy"), *delivery_functions(runs)])
+    functions = map(answering, [*follow_up_questions(runs, "toy"), *delivery_questions(runs)])
     _, _, begin, _, ask, *_ = functions
 
     def told(data: dict[str, Any]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from toy_models import llama, pair_of, relative
 
 from specviz import Settings, SpecvizError, race
 from specviz.core.events import Event
-from specviz.page.delivery import CUT_SHORT, drain
+from specviz.page.delivery import CUT_BY_RESTART, drain
 from specviz.page.jobs import Run
 from specviz.page.queue import CLOSING, RunQueue
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 
 class Visit(threading.Thread):
@@ -67,7 +67,7 @@ def test_the_current_run_ends_and_no_other_begins(enough: bool) -> None:
     if enough:
         assert reasons == ("length", "length") and "remark" not in current.heard[-1]
     else:
-        assert "stopped" in reasons and current.heard[-1]["remark"] == CUT_SHORT and took < 5
+        assert "stopped" in reasons and current.heard[-1]["remark"] == CUT_BY_RESTART and took < 5
     assert any("rounds" in delta for delta in current.heard)
     assert waiting.heard[-1]["error"] == CLOSING and waiting.heard[-1]["fall_back"]
     assert not any("rounds" in delta for delta in waiting.heard)

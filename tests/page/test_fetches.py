@@ -140,8 +140,8 @@ def test_one_press_brings_the_pair_and_the_page_goes_on_with_it(
     assert (models / FILE.name).read_bytes() == CONTENT
     offer = asked(site, "ask_fetch")["offer"]
     assert offer["awaited"] is None and offer["defaults"]["pair"] == ROW.name
-    assert until(lambda: site.page.runs.page_load.is_ready)  # type: ignore[union-attr]
-    assert site.page.runs.page_load.pair == ROW.name  # type: ignore[union-attr]
+    assert until(lambda: site.page.run_queue.page_load.is_ready)  # type: ignore[union-attr]
+    assert site.page.run_queue.page_load.pair == ROW.name  # type: ignore[union-attr]
     again = site.offer()
     assert again["awaited"] is None and again["defaults"]["pair"] == ROW.name
     assert not again["isLoading"]

@@ -92,7 +92,7 @@ def test_a_run_is_done_in_the_name_of_its_request(site: Site) -> None:
     """The package `spaces` finds out from the request whose ZeroGPU time a run takes."""
     token = {"X-IP-Token": "whose.run.is", "Content-Type": "application/json"}
     site.post("/run", wish_of(site), token)
-    *_, job = site.page.runs.jobs()
+    *_, job = site.page.run_queue.jobs()
     request = job.visitor.context[LocalContext.request]
     assert request is not None and request.headers["x-ip-token"] == "whose.run.is"
 
@@ -109,7 +109,7 @@ def test_a_visitor_who_leaves_ends_the_run(site: Site) -> None:
             pass
         assert COUNTED.now == 1
     assert until(lambda: COUNTED.now == 0)
-    assert until(lambda: all(job.over for job in site.page.runs.jobs()))
+    assert until(lambda: all(job.over for job in site.page.run_queue.jobs()))
 
 
 @pytest.mark.parametrize("ending", ["stop", "a second run"])

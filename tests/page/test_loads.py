@@ -25,7 +25,7 @@ from specviz.page.jobs import Run
 from specviz.page.names import shown_pair
 from specviz.page.queue import RunQueue
 from specviz.pairs.load import load_pair
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 OWN = "owner/Large-1.5B+owner/Small-0.5B"
 PATIENCE = 60  # seconds

@@ -30,13 +30,13 @@ from specviz.page.controls import (
     controls_of,
     defaults_of,
 )
-from specviz.page.delivery import delivery_functions, delta_of
+from specviz.page.delivery import delivery_questions, delta_of
 from specviz.page.jobs import Run
 from specviz.page.offer import offer_of, presets_of
 from specviz.page.queue import RunQueue
 from specviz.runs.trace import SCHEMA, event_dict
-from specviz.worker.client import LocalWorker
 from specviz.worker.failures import FAILED
+from specviz.worker.local import LocalWorker
 
 SHORT = Settings(gamma=3, temperature=1.0, max_new_tokens=24, seed=1)
 
@@ -223,7 +223,7 @@ def test_a_pair_that_cannot_be_loaded_is_tried_again(pair: Pair) -> None:
 
 
 def missed(queue: RunQueue, run: str, seq: int) -> list[str] | None:
-    deltas = delivery_functions(queue)[0]({"run": run, "seq": seq})
+    deltas = delivery_questions(queue)[0]({"run": run, "seq": seq})
     return deltas and [orjson.dumps(delta).decode() for delta in deltas]
 
 

@@ -26,7 +26,7 @@ def test_the_page_is_ready_when_the_pair_was_loaded_and_until_it_ends(site: Site
     assert site.get("/healthz").status == site.get("/readyz").status == 200
     assert site.ask("HEAD", "/healthz").body == b""
     assert site.post("/healthz", {}).status == 404
-    runs = site.page.runs
+    runs = site.page.run_queue
     for name, value in (("answered", False), ("closing", True)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(runs, name, value)
@@ -67,7 +67,7 @@ def test_what_is_logged_about_a_run_has_the_id_of_its_request(
         def emit(self, record: logging.LogRecord) -> None:
             ids.append(REQUEST.get())
 
-    monkeypatch.setattr(site.page.runs._worker._models, "race", lambda *_: 1 / 0)
+    monkeypatch.setattr(site.page.run_queue._worker._models, "race", lambda *_: 1 / 0)
     noting = Noting()
     logging.getLogger("specviz.page.queue").addHandler(noting)
     caplog.set_level(logging.INFO)

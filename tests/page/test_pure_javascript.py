@@ -21,8 +21,8 @@ from specviz.base.environment import ASSETS
 from specviz.core.engine_choice import eager_only
 from specviz.core.lanes import LANES
 from specviz.inspect.parting import parting_of
+from specviz.page.follow_ups import read_run
 from specviz.page.offer import QUESTIONS, folder_of
-from specviz.page.questions import read_run
 from specviz.runs.recording import read_recording
 from specviz.runs.series import series
 from specviz.runs.uncertainty import spread, uncertainty

@@ -50,7 +50,7 @@ from specviz.page.security.requests import (
 from specviz.page.server import Page
 from specviz.runs.html import PAGE, PLOTLY
 from specviz.runs.recording import MAX_PROMPTS, MAX_UNPACKED
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 T = TypeVar("T")
 SECRET = "hf_" + "Secret" * 5
@@ -399,13 +399,13 @@ def test_a_few_large_bodies_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "value"), [("PATIENCE", 0.05), ("SILENCE", 0.01), ("SLOWEST", 1000)]
+    ("limit", "value"), [("BODY_PATIENCE", 0.05), ("SILENCE", 0.01), ("SLOWEST", 1000)]
 )
 def test_a_body_that_dawdles_is_refused(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
     """The limits are a total time, a time between two parts, and an average rate."""
-    for name, other in (("PATIENCE", 9.0), ("SILENCE", 0.1), ("SLOWEST", 1.0), (limit, value)):
+    for name, other in (("BODY_PATIENCE", 9.0), ("SILENCE", 0.1), ("SLOWEST", 1.0), (limit, value)):
         monkeypatch.setattr(requests, name, other)
 
     async def read() -> None:

@@ -182,7 +182,7 @@ def test_a_second_stream_of_the_session_keeps_it() -> None:
 def test_without_a_reader_it_is_given_up_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "PATIENCE", 0.02)
+    monkeypatch.setattr(sessions, "READER_PATIENCE", 0.02)
 
     async def story() -> None:
         one = Story()

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from scripts.browsers import chromium
-from specviz.page.probes import HEALTH
+from specviz.page.probes import HEALTH_PATH
 from specviz.page.security.addresses import Sites
 from specviz.page.security.answers import security_headers
 from specviz.page.security.password import Password
@@ -83,7 +83,7 @@ def test_only_the_page_itself_runs_and_reads_in_a_visitors_browser(
     context = browser.new_context()
     try:
         page = context.new_page()
-        page.goto(own + HEALTH)  # an address of this site that triggers no further requests
+        page.goto(own + HEALTH_PATH)  # an address of this site that triggers no further requests
         page.evaluate(SIGN_IN, own)
         assert page.evaluate(RUN, own) is True
         begun = site.page.get_blocks()._queue.events_recorded

@@ -156,7 +156,7 @@ def test_a_run_begins_when_somebody_reads_it_and_is_forgotten_otherwise(
     # The server forgets a stream just after its last event.
     assert until(lambda: known.unfinished == 24)
     assert PACED.begun == before + 1
-    monkeypatch.setattr(sessions, "PATIENCE", 0.1)
+    monkeypatch.setattr(sessions, "READER_PATIENCE", 0.1)
     late = begin(site, "10.0.0.2").json["event_id"]
     assert until(lambda: known.session_of(late) is None)
     assert LOST in site.get(f"/gradio_api/call/generate/{late}").body.decode()
@@ -197,7 +197,7 @@ def test_what_nobody_reads_is_forgotten_also_if_nobody_comes_any_more(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise an idle page would keep the events of the last crowd."""
-    monkeypatch.setattr(sessions, "PATIENCE", 0.1)
+    monkeypatch.setattr(sessions, "READER_PATIENCE", 0.1)
     for number in range(5):
         begin(site, f"10.6.{number}.1")
     assert until(lambda: nothing_is_kept(site))
@@ -225,7 +225,7 @@ def test_many_events_at_once_hold_no_thread_and_keep_nobody_out(site: Site) -> N
     assert {one.status for one in silent} == {200}
     began = time.monotonic()
     assert read(site, begin(site, "10.9.0.1")).startswith("event: complete")
-    assert time.monotonic() - began < sessions.PATIENCE / 2
+    assert time.monotonic() - began < sessions.READER_PATIENCE / 2
 
 
 def test_a_client_that_takes_nothing_has_left(monkeypatch: pytest.MonkeyPatch) -> None:

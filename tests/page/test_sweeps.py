@@ -27,10 +27,10 @@ from specviz.measure.sweep.types import (
     SweepResult,
 )
 from specviz.page import jobs
-from specviz.page.delivery import drain
+from specviz.page.delivery import deliver, drain
 from specviz.page.files import FileReader
 from specviz.page.jobs import Run
-from specviz.page.queue import RunQueue
+from specviz.page.queue import Limits, RunQueue
 from specviz.page.security.requests import QUESTION
 from specviz.page.sweeps import (
     RESTARTED,
@@ -41,7 +41,7 @@ from specviz.page.sweeps import (
     sweep_of,
 )
 from specviz.pairs.prompts import PromptOfKind
-from specviz.worker.client import Limits, LocalWorker
+from specviz.worker.local import LocalWorker
 
 LONG = 300  # pieces
 WISH: dict[str, Any] = {
@@ -120,7 +120,7 @@ def begun(queue: RunQueue, pieces: int = 16, name: str = "s") -> SweepJob:
     job = SweepJob(name, "tiny", request)
     job.task = replace(job.task, seconds=0.0)  # type: ignore[type-var]
     queue.submit(job)
-    assert until(lambda: job.state("")["next"] and job.progress and job.progress.done > 1)
+    assert until(lambda: deliver(queue, job)["next"] and job.progress and job.progress.done > 1)
     return job
 
 
@@ -129,17 +129,17 @@ def test_a_run_takes_its_turn_between_the_pieces_of_a_sweep(queue: RunQueue) -> 
     told = list(deltas(queue, Run("other", "tiny", "w1 w2", Settings(max_new_tokens=4))))
     assert '"end"' in "".join(told)
     assert not job.over and job.progress is not None and job.progress.done < 40
-    assert until(lambda: job.state("")["over"])
-    state = job.state("")
+    assert until(lambda: deliver(queue, job)["over"])
+    state = deliver(queue, job)
     assert state["error"] is None and not state["stopped"]
     assert [row["status"] for row in state["rows"]] == ["predicted"] * 40
 
 
 def test_only_what_is_new_is_told(queue: RunQueue) -> None:
     job = begun(queue)
-    first = job.state("")
+    first = deliver(queue, job)
     assert len(first["rows"]) == 16 and first["kinds"] == {"prose": 1}
-    later = job.state("", first["next"])
+    later = deliver(queue, job, first["next"])
     assert len(later.get("rows", [])) < 4 and "kinds" not in later
     queue.cancel(job)
 
@@ -147,8 +147,8 @@ def test_only_what_is_new_is_told(queue: RunQueue) -> None:
 def test_a_stopped_sweep_keeps_what_it_found(queue: RunQueue) -> None:
     job = begun(queue, LONG)
     queue.cancel(job)
-    assert until(lambda: job.state("")["over"])
-    state = job.state("")
+    assert until(lambda: deliver(queue, job)["over"])
+    state = deliver(queue, job)
     found = [row for row in state["whole"]["rows"] if row["status"] == "predicted"]
     assert 2 <= len(found) < LONG and state["stopped"] and not state["error"]
     assert len(state["csv"].splitlines()) == LONG + 1
@@ -158,9 +158,9 @@ def test_a_stopped_sweep_keeps_what_it_found(queue: RunQueue) -> None:
 def test_a_closed_tab_ends_a_sweep_and_a_hidden_one_does_not(
     queue: RunQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "PATIENCE", 0.2)
+    monkeypatch.setattr(jobs, "VISITOR_PATIENCE", 0.2)
     hidden = begun(queue, LONG, "one")
-    hidden.state("", hidden=True)
+    deliver(queue, hidden, hidden=True)
     closed = begun(queue, LONG, "two")
     assert until(lambda: closed.over)
     assert not hidden.over

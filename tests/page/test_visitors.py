@@ -20,16 +20,19 @@ from waiting import until
 
 from specviz import Settings, race
 from specviz.base.errors import SettingsError
+from specviz.base.variables import SILENT_SECONDS
 from specviz.core.events import Event, Header
-from specviz.page import delivery, jobs
+from specviz.page import delivery, estimates, jobs
 from specviz.page import queue as runs
-from specviz.page.delivery import delivery_functions
-from specviz.page.jobs import Run, RunQuestion
-from specviz.page.probes import Durations
-from specviz.page.queue import RunQueue
+from specviz.page.delivery import delivery_questions
+from specviz.page.durations import Durations, Kind
+from specviz.page.estimates import kind_of
+from specviz.page.jobs import FollowUp, Run
+from specviz.page.queue import Limits, RunQueue
 from specviz.page.security.requests import client_of
-from specviz.worker.client import Limits, LocalWorker
+from specviz.worker.client import ProcessWorker
 from specviz.worker.loading import Status
+from specviz.worker.local import LocalWorker
 from specviz.worker.tasks import SampleTask
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=400, seed=3)
@@ -59,7 +62,7 @@ def run_of(session: str, settings: Settings = LONG) -> Run:
 
 def missed(queue: RunQueue, run: str, seq: int) -> list[dict[str, Any]] | None:
     """The answer to a player that asks again for the events of a run."""
-    deltas = delivery_functions(queue)[0]({"run": run, "seq": seq})
+    deltas = delivery_questions(queue)[0]({"run": run, "seq": seq})
     return deltas and [json.loads(orjson.dumps(delta)) for delta in deltas]
 
 
@@ -103,20 +106,21 @@ def test_the_queue_keeps_its_order_and_tells_places_and_times() -> None:
 def test_told_waits_count_lengths() -> None:
     past = Durations()
 
-    def expected(tokens: int) -> float | None:
-        return past.expected(run_of("a", Settings(max_new_tokens=tokens)))
+    def run(tokens: int) -> tuple[Kind, int]:
+        run = run_of("a", Settings(max_new_tokens=tokens))
+        return kind_of(run), run.length
 
-    assert expected(8) is None
-    past.add(run_of("a", Settings(max_new_tokens=50)), 1.0)
-    assert expected(400) == 8.0
-    past.add(run_of("a", Settings(max_new_tokens=100)), 1.5)
-    assert expected(400) == pytest.approx(6.0), "as the last one"
+    assert past.expected(*run(8)) is None
+    past.add(*run(50), 1.0)
+    assert past.expected(*run(400)) == 8.0
+    past.add(*run(100), 1.5)
+    assert past.expected(*run(400)) == pytest.approx(6.0), "as the last one"
 
 
 def test_told_waits_are_of_the_same_pair() -> None:
     past = Durations()
-    past.add(run_of("a", SHORT), 0.1)
-    assert past.expected(Run("b", "a larger pair", "w1", SHORT)) is None
+    past.add(kind_of(run_of("a", SHORT)), 4, 0.1)
+    assert past.expected(kind_of(Run("b", "a larger pair", "w1", SHORT)), 4) is None
 
 
 def test_a_wait_is_told_from_the_run_that_goes_on(
@@ -134,13 +138,14 @@ def test_a_wait_is_told_from_the_run_that_goes_on(
     behind = run_of("c")
     first = begun(queue, current)
     streams = [in_queue(queue, waiting), in_queue(queue, behind)]
-    assert queue._durations.expected(waiting) is None  # a stopped run gives no estimate
+    durations = queue._estimates._durations
+    assert durations.expected(kind_of(waiting), waiting.length) is None, "the run was stopped"
     assert until(lambda: (current.share or 0) > 0)
     monkeypatch.setattr(Run, "share", 0.5)
-    current.begun = time.monotonic() - 10.0  # half of the run took 10 seconds
+    current.ready_at = time.monotonic() - 10.0  # half of the run took 10 seconds
     sentences(queue.status_of(waiting))
     sentences(queue.status_of(behind))
-    current.begun = time.monotonic() - 100.0  # the limit would end the run in 20 seconds
+    current.ready_at = time.monotonic() - 100.0  # the limit would end the run in 20 seconds
     sentences(queue.status_of(waiting))
     for one in (*streams, first):
         one.close()  # type: ignore[attr-defined]
@@ -198,9 +203,9 @@ def test_the_models_are_said_to_warm_up_when_they_do() -> None:
     rest = []
     for text in stream:
         rest.append(json.loads(text).get("status"))
-        if Status.READING in rest:
+        if Status.STARTUP in rest:
             warm.set()
-    assert Status.READING in rest and runs.STARTING not in rest
+    assert Status.STARTUP in rest and runs.STARTING not in rest
 
 
 def test_without_earlier_runs_no_time_is_made_up(sentences: Sentences) -> None:
@@ -268,9 +273,9 @@ def test_loading_is_not_counted_against_a_run(monkeypatch: pytest.MonkeyPatch) -
     pair = pair_of(mini(5), mini(5, seed=1))
     late = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late[0], sleep=time.sleep)
-    for module in (jobs, runs):
+    for module in (estimates, jobs, runs):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(jobs, "PATIENCE", float("inf"))  # its visitor keeps waiting
+    monkeypatch.setattr(jobs, "VISITOR_PATIENCE", float("inf"))  # its visitor keeps waiting
 
     def load(*_: Any) -> Any:
         late[0] = 3600.0  # seconds
@@ -286,13 +291,18 @@ def test_an_experiment_nobody_asks_after_gives_its_place_free(
 ) -> None:
     queue = queue_of()
     first = begun(queue, run_of("a"))
-    monkeypatch.setattr(jobs, "PATIENCE", 0.2)
-    experiment = RunQuestion("b", SampleTask("tiny", "w1", SHORT, 5, 2, 64), lambda found: {})
+    monkeypatch.setattr(jobs, "VISITOR_PATIENCE", 0.2)
+    experiment = FollowUp("b", SampleTask("tiny", "w1", SHORT, 5, 2, 64), lambda found: {})
     monkeypatch.undo()
     queue.submit(experiment)
     third = run_of("c")
     line = in_queue(queue, third)
-    assert until(lambda: queue.status_of(third).startswith("1 other"))
+
+    def said() -> str:
+        queue.clean_up()
+        return queue.status_of(third)
+
+    assert until(lambda: said().startswith("1 other"))
     assert experiment.over
     for stream in (line, first):
         stream.close()  # type: ignore[attr-defined]
@@ -358,7 +368,7 @@ def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_slow_client_does_not_slow_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads no deltas holds the queue only until `PATIENCE` is over."""
-    monkeypatch.setattr(jobs, "PATIENCE", 0.3)
+    monkeypatch.setattr(jobs, "VISITOR_PATIENCE", 0.3)
     queue = queue_of()
     run = run_of("slow")
     slow = begun(queue, run)
@@ -399,7 +409,6 @@ def test_many_at_once_all_get_their_own(monkeypatch: pytest.MonkeyPatch) -> None
         ("waiting", "SPECVIZ_MOST_WAITING"),
         ("per_client", "SPECVIZ_MOST_PER_CLIENT"),
         ("stop_seconds", "SPECVIZ_STOP_SECONDS"),
-        ("silent_seconds", "SPECVIZ_SILENT_SECONDS"),
     ],
 )
 def test_the_operator_sets_limits(name: str, variable: str) -> None:
@@ -408,6 +417,18 @@ def test_the_operator_sets_limits(name: str, variable: str) -> None:
     for wrong in ("soon", "-1", "nan", "inf"):
         with pytest.raises(SettingsError, match=variable):
             Limits.from_environment({variable: wrong})
+
+
+def test_the_operator_says_how_long_the_models_may_be_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert ProcessWorker()._silent_seconds == SILENT_SECONDS.default
+    monkeypatch.setenv("SPECVIZ_SILENT_SECONDS", "7")
+    assert ProcessWorker()._silent_seconds == 7
+    for wrong in ("soon", "-1", "nan", "inf"):
+        monkeypatch.setenv("SPECVIZ_SILENT_SECONDS", wrong)
+        with pytest.raises(SettingsError, match="SPECVIZ_SILENT_SECONDS"):
+            ProcessWorker()
 
 
 def test_a_network_of_ipv6_is_one_visitor() -> None:

@@ -14,7 +14,7 @@ from specviz import Settings, load_pair
 from specviz.base.environment import ASSETS
 from specviz.base.errors import PairError, SpecvizError
 from specviz.files.checksums import LIST, check_files, write_checksums
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 from specviz.worker.tasks import RaceTask
 
 pytestmark = pytest.mark.skipif(

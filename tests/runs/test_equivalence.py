@@ -19,12 +19,12 @@ from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.inspect.equivalence import MIN_DRAWS, two_sample_chi_square
 from specviz.inspect.prove import draw_continuations
 from specviz.page.controls import checked_settings
-from specviz.page.delivery import delivery_functions
+from specviz.page.delivery import delivery_questions
 from specviz.page.failures import answering
+from specviz.page.follow_ups import follow_up_questions
 from specviz.page.jobs import Run
-from specviz.page.questions import question_functions
 from specviz.page.queue import RunQueue
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 SETTINGS = Settings(gamma=3, temperature=1.0, seed=3, max_new_tokens=8)
 DRAWS = 200  # of an experiment; the biased sampler gives a p-value of 6e-7
@@ -124,9 +124,9 @@ def queue_of(pair: Pair) -> RunQueue:
 
 
 def functions_of(queue: RunQueue) -> list[Any]:
-    """The page's functions to begin an experiment, to ask for its news, and to end it."""
-    (begin, *_) = question_functions(queue, "toy")
-    (_, ask, end, *_) = delivery_functions(queue)
+    """The page's functions to begin an experiment, to poll it, and to end it."""
+    (begin, *_) = follow_up_questions(queue, "toy")
+    (_, ask, end, *_) = delivery_questions(queue)
     return [answering(one) for one in (begin, ask, end)]
 
 
@@ -140,7 +140,8 @@ def finished(ask: Any, state: dict[str, Any]) -> dict[str, Any]:
 def test_the_page_begins_an_experiment_and_asks_until_it_is_over(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specviz.page.jobs.PATIENCE", float("inf"))  # this test may be stalled
+    # This test may be stalled.
+    monkeypatch.setattr("specviz.page.jobs.VISITOR_PATIENCE", float("inf"))
     begin, ask, _ = functions_of(queue_of(pair))
     settings = {"gamma": 3, "temperature": 1.0, "seed": 3}
     asked = {"prompt": "w1 w2", "settings": settings, "draws": 40}

@@ -28,11 +28,12 @@ from specviz.base.environment import has_numba
 from specviz.base.errors import ModelError, TraceError
 from specviz.core.events import End, Event, Round
 from specviz.core.loop import LaneRun
-from specviz.page.jobs import PATIENCE, Run
-from specviz.page.queue import RunQueue
-from specviz.worker.client import Limits, LocalWorker, ProcessWorker
+from specviz.page.jobs import VISITOR_PATIENCE, Run
+from specviz.page.queue import Limits, RunQueue
+from specviz.worker.client import ProcessWorker
 from specviz.worker.failures import BROKEN, FAILED, NO_MEMORY, SILENT, is_fatal, sentence_of
 from specviz.worker.loading import Models, Status, load_named
+from specviz.worker.local import LocalWorker
 from specviz.worker.tasks import RaceTask, Stop
 
 LONG = Settings(gamma=3, temperature=1.0, max_new_tokens=200, seed=3)
@@ -171,7 +172,7 @@ def test_an_early_stop_keeps_the_process_and_its_pair(worker: ProcessWorker) -> 
     (process,) = results(worker, "tell_process")
     queue = queue_over(worker, Limits(stop_seconds=1.2))
     run = run_of(task=FaultyRace("very slow", 0, LONG))
-    stream = pulled(queue, run, lambda delta: delta.get("status") == Status.READING)
+    stream = pulled(queue, run, lambda delta: delta.get("status") == Status.STARTUP)
     queue.stop("one")
     assert json.loads(list(stream)[-1])["over"]
     assert until(lambda: run.over)
@@ -185,7 +186,7 @@ def test_a_process_is_not_replaced_sooner_than_a_new_one_would_have_its_pair(
     queue = queue_over(worker, Limits(stop_seconds=0.01))
     run = run_of(task=FaultyRace("very slow", 2, LONG))
     stream = pulled(queue, run, lambda delta: delta.get("rounds"))
-    queue._load_seconds = 60.0  # the load time of this pair
+    run.load_seconds = queue._estimates.load_seconds = 60.0
     queue.stop("one")
     assert reasons_in([json.loads(text) for text in stream]) == {"stopped"}
     assert until(lambda: run.over)
@@ -206,7 +207,7 @@ def test_a_stop_is_heard_between_the_passes_of_a_warm_up(monkeypatch: pytest.Mon
     pair = pair_of(mini(5), mini(5, seed=1))
     worker = LocalWorker(lambda *_: pair, race)
     statuses = list(worker.run(RaceTask("tiny", "w1 w2", LONG), stop))
-    assert statuses == [Status.LOADING, Status.READING]
+    assert statuses == [Status.LOADING, Status.STARTUP]
     assert len(rounds) == 1
     # The next task is not stopped.
     events = list(worker.run(RaceTask("tiny", "w1 w2", replace(LONG, max_new_tokens=4))))
@@ -269,13 +270,13 @@ def test_a_load_goes_on_for_the_next_who_wants_the_pair(
 
 def test_a_silent_process_is_replaced(worker: ProcessWorker) -> None:
     (process,) = results(worker, "tell_process")
-    limits = worker._limits
-    worker._limits = Limits(silent_seconds=0.5)
+    silent_seconds = worker._silent_seconds
+    worker._silent_seconds = 0.5
     try:
         with pytest.raises(SpecvizError) as silence:
             results(worker, "hang")
     finally:
-        worker._limits = limits
+        worker._silent_seconds = silent_seconds
     assert str(silence.value) == SILENT
     assert results(worker, "tell_process") != [process]
 
@@ -330,13 +331,13 @@ def test_a_dead_queue_thread_is_replaced() -> None:
     def died(job: Any) -> None:
         raise SystemExit
 
-    queue._do = died  # type: ignore[method-assign]
+    queue._run_job = died  # type: ignore[method-assign]
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
         ctypes.c_ulong(victim.ident or 0), ctypes.py_object(SystemExit)
     )
     rest = [json.loads(text) for text in stream]
     assert rest[-1]["error"] == FAILED  # its thread ended, after its rounds arrived
-    del queue._do
+    del queue._run_job
     waiting.join(60)
     assert not waiting.is_alive()
     assert not victim.is_alive()
@@ -361,7 +362,7 @@ def test_a_handler_that_is_never_closed_frees_the_machine() -> None:
     queue = local_queue(slow_race)
     run = run_of()
     held = pulled(queue, run, lambda delta: delta.get("rounds"))
-    run.visitor._asked_at -= 2 * PATIENCE  # seconds; nobody has asked since
+    run.visitor._polled_at -= 2 * VISITOR_PATIENCE  # seconds; nobody has asked since
     assert reasons_in(told(queue, run_of("two", Settings(max_new_tokens=4)))) == {"length"}
     assert run.stopping.is_set()
     del held

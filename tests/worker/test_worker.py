@@ -17,9 +17,10 @@ from waiting import until
 from specviz import Settings, SpecvizError, Trace, load_pair, race
 from specviz.base.environment import ASSETS
 from specviz.files.progress import Progress
-from specviz.worker.client import LocalWorker, ProcessWorker, results_of
+from specviz.worker.client import ProcessWorker, results_of
 from specviz.worker.failures import BROKEN, FAILED, LOST
 from specviz.worker.loading import Models, Status, load_named
+from specviz.worker.local import LocalWorker
 from specviz.worker.tasks import Compared, RaceTask, SampleTask, Stop
 
 needs_pair = pytest.mark.skipif(

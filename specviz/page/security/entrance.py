@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Entrance:
-    """Admits requests. runs: the queue, for the operator's probes. sites: those that may use the
+    """Admits requests. queue: of runs, for the operator's probes. sites: those that may use the
     page. password: None if there is none. has_tools: whether Gradio's MCP server is on. shared: the
     address of Gradio's tunnel, if there is one.
     """
 
     def __init__(
-        self, *, runs: RunQueue, sites: Sites, password: Password | None, has_tools: bool
+        self, *, queue: RunQueue, sites: Sites, password: Password | None, has_tools: bool
     ) -> None:
         self.shared: str | None = None
-        self._runs = runs
+        self._queue = queue
         self._sites = sites
         self._password = password
         self._has_tools = has_tools
@@ -39,7 +39,7 @@ class Entrance:
         headers = Headers(scope=scope)
         path = path_of(scope)
         # A probe has no session, and may name any host.
-        response = probed(scope, self._runs)
+        response = probed(scope, self._queue)
         if response is not None:
             return response
         answer.added |= self._sites.admit(headers, self.shared)

@@ -92,7 +92,7 @@ EVENT = 128 * KIB  # bytes; the longest prompt fits, with all its characters as 
 FORM = 16 * KIB  # bytes of a name and a password
 LARGE_AT_ONCE = 4
 LARGE_OF_CLIENT = 2  # large bodies from one address
-PATIENCE = 60.0  # seconds that a body may take to arrive
+BODY_PATIENCE = 60.0  # seconds that a body may take to arrive
 SILENCE = 5.0  # seconds between two parts of it
 SLOWEST = 16 * KIB  # bytes per second, after the first `SILENCE`
 MAX_STRINGS = 300  # in a large body: a sweep's request has a kind and a text for each prompt
@@ -141,7 +141,7 @@ class Bodies:
         try:
             while more:
                 spent = time.monotonic() - began
-                allowed = min(PATIENCE, SILENCE + size / SLOWEST)
+                allowed = min(BODY_PATIENCE, SILENCE + size / SLOWEST)
                 left = min(SILENCE, allowed - spent)
                 try:
                     message = await asyncio.wait_for(receive(), max(0.0, left))

@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Send
 from ...base.variables import MAX_PER_CLIENT
 from .requests import Refused
 
-PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
+READER_PATIENCE = 15.0  # seconds that an event waits for somebody who reads its results
 MAX_EVENTS = 512  # unfinished ones, of all clients
 MAX_UNREAD = 8  # unsent results of one session
 MAX_REMEMBERED = 4096  # remembered sessions whose results were all read
@@ -194,9 +194,9 @@ class Sessions:
         return session is not None and session.streams > 0
 
     async def wait_for_reader(self, name: str) -> bool:
-        """Wait for up to `PATIENCE`, and return whether there is a reader. An endpoint may begin
-        before the answer that names its event, and so before its session is known."""
-        with move_on_after(PATIENCE):
+        """Wait for up to `READER_PATIENCE`, and return whether there is a reader. An endpoint may
+        begin before the answer that names its event, and so before its session is known."""
+        with move_on_after(READER_PATIENCE):
             while not self.is_read(name):
                 if not await self._has_news(name):
                     return False
@@ -257,11 +257,11 @@ class Sessions:
             self._start_timer(name, session)
 
     def _start_timer(self, name: str, session: Session) -> None:
-        """Forget a session unless somebody reads it within `PATIENCE`."""
+        """Forget a session unless somebody reads it within `READER_PATIENCE`."""
         self._wake(name)
         if session.silent is None:
             later = asyncio.get_running_loop().call_later
-            session.silent = later(PATIENCE, self.forget, name)
+            session.silent = later(READER_PATIENCE, self.forget, name)
 
     def _unread(self, name: str) -> int:
         """The number of events of a session whose end nobody has read."""

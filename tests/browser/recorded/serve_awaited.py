@@ -17,7 +17,7 @@ from serve import fork_the_doctor, small_pair, unhurried
 from specviz import Pair
 from specviz.page.server import build_page
 from specviz.pairs.opening import awaited_pair
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 recordings, wheels = map(Path, sys.argv[1:3])
 

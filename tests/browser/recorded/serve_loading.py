@@ -15,7 +15,7 @@ from serve import fork_the_doctor, small_pair, unhurried
 from specviz import Pair
 from specviz.files.progress import Progress
 from specviz.page.server import build_page
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 OWN = "owner/Large-1.5B+owner/Small-0.5B"
 PATIENCE = 120  # seconds

@@ -15,7 +15,7 @@ from serve import fork_the_doctor, small_pair, unhurried
 from specviz import Settings
 from specviz.core.events import Event
 from specviz.page.server import build_page
-from specviz.worker.client import LocalWorker
+from specviz.worker.local import LocalWorker
 
 UNLUCKY = 13  # the seed of a run that fails in the middle
 

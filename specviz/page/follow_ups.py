@@ -1,4 +1,4 @@
-"""Visitors' questions about a run, as jobs in the queue: the sampling experiment; "A tie or a
+"""Follow-ups of a run, as jobs in the queue: the sampling experiment; "A tie or a
 bug?", which scores the position of a difference again; and "Run it again"."""
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..runs.identities import check_trace
 from ..runs.trace import Trace
 from ..worker.tasks import Compared, DifferenceTask, RerunReport, RerunTask, SampleTask
 from .controls import MAX_CHARACTERS, MAX_LENGTH, MAX_OTHERS, checked_settings
-from .delivery import begun, finished_run
+from .delivery import finished_run, submit_polled
 from .failures import PageQuestion
-from .jobs import RunQuestion
+from .jobs import FollowUp
 from .queue import RunQueue
 
 MAX_DRAWS = 300  # in each lane
@@ -33,15 +33,15 @@ TOO_LONG = "this run is longer than this page allows: use {} on your own machine
 NOT_PARTED = "both lanes wrote the same text: there is no difference to explain."
 
 
-def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
-    """The questions that begin a job about a run. pair: the pair for visitors without a
+def follow_up_questions(queue: RunQueue, pair: str) -> list[PageQuestion]:
+    """The questions that begin a follow-up of a run. pair: the pair for visitors without a
     run, who have no session yet."""
 
     def begin_sampling(request: dict[str, Any]) -> dict[str, Any]:
-        return begun(runs, sampling(runs, pair, request))
+        return submit_polled(queue, sampling(queue, pair, request))
 
     def begin_difference(request: dict[str, Any]) -> dict[str, Any]:
-        session, name = _visitor(runs, pair, request, "explain-difference")
+        session, name = _visitor(queue, pair, request, "explain-difference")
         trace = read_run(request.get("trace"), "explain-difference")
         lane = request.get("lane")
         if lane is not None:
@@ -50,23 +50,23 @@ def question_functions(runs: RunQueue, pair: str) -> list[PageQuestion]:
         if parting is None:
             raise TraceError(NOT_PARTED)
         task = DifferenceTask(name, parting)
-        return begun(runs, RunQuestion(session, task, _shown_difference))
+        return submit_polled(queue, FollowUp(session, task, _shown_difference))
 
     def begin_rerun(request: dict[str, Any]) -> dict[str, Any]:
-        session, name = _visitor(runs, pair, request, "check --rerun")
+        session, name = _visitor(queue, pair, request, "check --rerun")
         trace = read_run(request.get("trace"), "check --rerun")
         task = RerunTask(name, trace)
-        return begun(runs, RunQuestion(session, task, _shown_rerun))
+        return submit_polled(queue, FollowUp(session, task, _shown_rerun))
 
     return [begin_sampling, begin_difference, begin_rerun]
 
 
-def _visitor(runs: RunQueue, pair: str, request: dict[str, Any], instead: str) -> tuple[str, str]:
+def _visitor(queue: RunQueue, pair: str, request: dict[str, Any], instead: str) -> tuple[str, str]:
     """Session and pair of the visitor who asks. Raises `SettingsError` where only races may run.
     instead: the command line that answers the question elsewhere."""
     if on_zerogpu():
         raise SettingsError(NOT_LENT.format(instead))
-    run = finished_run(runs, request)
+    run = finished_run(queue, request)
     if run is None:
         return uuid4().hex, pair
     return run.visitor.session, run.task.pair
@@ -102,11 +102,11 @@ def _shown_rerun(report: RerunReport) -> dict[str, Any]:
     return {"result": report._asdict()}
 
 
-def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
+def sampling(queue: RunQueue, pair: str, request: dict[str, Any]) -> FollowUp:
     """The experiment with prompt, settings and pair of the run that the browser shows. Each
     repetition has its own seed: the same seed would draw the same text.
     """
-    run = finished_run(runs, request)
+    run = finished_run(queue, request)
     if run is not None:
         session = run.visitor.session
         pair = run.task.pair
@@ -133,25 +133,25 @@ def sampling(runs: RunQueue, pair: str, request: dict[str, Any]) -> RunQuestion:
         length=LENGTH,
         reach=MAX_PROMPT,
     )
-    experiment = RunQuestion(session, task, _shown_draws, done=0, draws=draws)
+    experiment = FollowUp(session, task, _shown_draws, done=0, draws=draws)
     experiment.length = draws
     return experiment
 
 
-def _shown_draws(news: int | Compared) -> dict[str, Any]:
-    if isinstance(news, int):
-        return {"done": news}
-    comparison = news.comparison
-    result = {
+def _shown_draws(result: int | Compared) -> dict[str, Any]:
+    if isinstance(result, int):
+        return {"done": result}
+    comparison = result.comparison
+    shown = {
         "length": comparison.length,
         "statistic": comparison.statistic,
         "degrees": comparison.degrees,
         "p_value": comparison.p_value,
-        "tokens": news.tokens,
-        "shortened": news.shortened,
-        "cells": _shown_cells(comparison.cells, news.texts),
+        "tokens": result.tokens,
+        "shortened": result.shortened,
+        "cells": _shown_cells(comparison.cells, result.texts),
     }
-    return {"result": result}
+    return {"result": shown}
 
 
 def _shown_cells(cells: Sequence[Cell], texts: dict[tuple[int, ...], str]) -> list[dict[str, Any]]:
