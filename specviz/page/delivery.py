@@ -16,7 +16,7 @@ from contextlib import aclosing
 from typing import Any
 from uuid import uuid4
 
-from ..base.errors import SettingsError, SpecvizError
+from ..base.errors import SpecvizError
 from ..runs.trace import event_dict, round_values
 from .failures import PageQuestion
 from .jobs import GRACE, Job, Run
@@ -27,8 +27,8 @@ VISITOR_HEARTBEAT = 0.5  # seconds until an unchanged state is sent, to notice a
 
 GETTING_READY = "Getting ready."
 CUT_BY_RESTART = "The server is being restarted, so this run ended early; its results are kept."
-LAST_WORDS = 1.0  # seconds for visitors to be sent the last results of their runs
-_STEP = 0.02
+LAST_DELIVERY_SECONDS = 1.0  # seconds for visitors to be sent the last results of their runs
+_POLL_SECONDS = 0.02
 FORGOTTEN = "The server no longer has this job: start it again. Received results are kept."
 
 States = AsyncGenerator[dict[str, Any], None]
@@ -124,17 +124,6 @@ def refusal(error: str) -> dict[str, Any]:
     return {"run": uuid4().hex, "seq": 0, "next": 0, "over": True, "error": error}
 
 
-def finished_run(queue: RunQueue, request: dict[str, Any]) -> Run | None:
-    """The run that a request is about, if the server still has it. Raises `SettingsError` if it
-    has not ended."""
-    run = queue.job(str(request.get("run")))
-    if run is not None and not run.over:
-        raise SettingsError("your run is still under way: wait until it ends, or stop it.")
-    if not isinstance(run, Run):
-        return None
-    return run
-
-
 def delivery_questions(queue: RunQueue) -> list[PageQuestion]:
     """The questions that poll a run, another job or the load of the page's pair, and those that end
     jobs."""
@@ -188,7 +177,7 @@ def drain(queue: RunQueue, seconds: float) -> None:
     if current is not None:
         current.end_early(CUT_BY_RESTART)
     _wait_while(lambda: queue.visitors_job is not None, GRACE)
-    _wait_while(lambda: any(_is_awaited(job) for job in queue.jobs()), LAST_WORDS)
+    _wait_while(lambda: any(_is_awaited(job) for job in queue.jobs()), LAST_DELIVERY_SECONDS)
 
 
 def _is_awaited(job: Job) -> bool:
@@ -199,4 +188,4 @@ def _is_awaited(job: Job) -> bool:
 def _wait_while(holds: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while holds() and time.monotonic() < deadline:
-        time.sleep(_STEP)
+        time.sleep(_POLL_SECONDS)

@@ -18,9 +18,9 @@ from ..runs.identities import check_trace
 from ..runs.trace import Trace
 from ..worker.tasks import Compared, DifferenceTask, RerunReport, RerunTask, SampleTask
 from .controls import MAX_CHARACTERS, MAX_LENGTH, MAX_OTHERS, checked_settings
-from .delivery import finished_run, submit_polled
+from .delivery import submit_polled
 from .failures import PageQuestion
-from .jobs import FollowUp
+from .jobs import FollowUp, Run
 from .queue import RunQueue
 
 MAX_DRAWS = 300  # in each lane
@@ -66,10 +66,21 @@ def _visitor(queue: RunQueue, pair: str, request: dict[str, Any], instead: str) 
     instead: the command line that answers the question elsewhere."""
     if on_zerogpu():
         raise SettingsError(NOT_LENT.format(instead))
-    run = finished_run(queue, request)
+    run = _finished_run(queue, request)
     if run is None:
         return uuid4().hex, pair
     return run.visitor.session, run.task.pair
+
+
+def _finished_run(queue: RunQueue, request: dict[str, Any]) -> Run | None:
+    """The run that a request is about, if the server still has it. Raises `SettingsError` if it
+    has not ended."""
+    run = queue.job(str(request.get("run")))
+    if run is not None and not run.over:
+        raise SettingsError("your run is still under way: wait until it ends, or stop it.")
+    if not isinstance(run, Run):
+        return None
+    return run
 
 
 def _shown_difference(difference: Difference) -> dict[str, Any]:
@@ -106,7 +117,7 @@ def sampling(queue: RunQueue, pair: str, request: dict[str, Any]) -> FollowUp:
     """The experiment with prompt, settings and pair of the run that the browser shows. Each
     repetition has its own seed: the same seed would draw the same text.
     """
-    run = finished_run(queue, request)
+    run = _finished_run(queue, request)
     if run is not None:
         session = run.visitor.session
         pair = run.task.pair

@@ -150,10 +150,10 @@ class Job:
         """The finished share, 0 to 1; None if it is unknown."""
         return None
 
-    def state(self, waiting: str, seq: int = -1) -> dict[str, Any]:
+    def state(self, status: str, seq: int = -1) -> dict[str, Any]:
         """Return the results from number `seq`, and whether and how the job has ended for its
-        visitor. seq: -1 if the visitor knows nothing of the job. waiting: the sentence for a
-        visitor who waits."""
+        visitor. status: the sentence for a visitor who waits. seq: -1 if the visitor knows nothing
+        of the job."""
         # Read in this order: results that came before the end are then before `next_seq`.
         over = self.over or self.is_released
         next_seq = self.next_seq
@@ -162,7 +162,7 @@ class Job:
             "over": over,
             "seq": seq,
             "next": next_seq,
-            "status": waiting,
+            "status": status,
             "error": None,
             "remark": None,
         }
@@ -206,10 +206,15 @@ class Job:
         self.ending.fall_back = True
         self.over = True
 
-    def has_more(self) -> bool:
-        """Whether another task of it follows, which is then in `task`. Called after a task has
-        ended, in the queue's thread. Other jobs may have their turn in between."""
-        return False
+    def next_task(self) -> Task | None:
+        """The task that follows the one that has ended, if any. Other jobs may have their turn in
+        between."""
+        return None
+
+    def continue_with(self, task: Task) -> None:
+        """Replace its task by the next one, which has its own time limit."""
+        self.task = task
+        self.ready_at = None
 
     def finish(self) -> None:
         """Called after the task has ended, in the queue's thread."""

@@ -19,15 +19,14 @@ READY_PATH = "/readyz"
 NOT_LOADED = "The pair is not loaded yet, or could not be loaded: see the log."
 
 
-def probed(scope: Scope, queue: RunQueue | None) -> Response | None:
-    """The answer to a health probe; None for any other request. queue: the page's queue, if it has
-    one yet."""
+def probed(scope: Scope, queue: RunQueue) -> Response | None:
+    """The answer to a health probe; None for any other request."""
     if scope["method"] not in ("GET", "HEAD"):
         return None
     path = scope["path"]
     if path == HEALTH_PATH:
         return _plain_response(200, "alive")
-    if path != READY_PATH or queue is None:
+    if path != READY_PATH:
         return None
     if queue.closing:
         return _plain_response(503, "The server is being restarted.")

@@ -25,8 +25,8 @@ from .loads import LoadProgress
 
 log = logging.getLogger(__name__)
 
-KEPT_JOBS = 16  # finished jobs that can still be asked for
-MAX_KEPT = 4_000  # tokens of finished runs; each takes two or three KiB
+MAX_KEPT_JOBS = 16  # that can still be asked for
+MAX_KEPT_TOKENS = 4_000  # of finished runs; each takes two or three KiB
 CLOSING = "The server is being restarted: press Run again in a minute."
 STARTING = "Getting the models ready."
 WAITING = "Your run starts when they are ready."
@@ -243,7 +243,7 @@ class RunQueue:
 
     def _forget_old(self) -> None:
         over = [job for job in self._jobs.values() if job.over]
-        excess = max(0, len(self._jobs) - KEPT_JOBS)
+        excess = max(0, len(self._jobs) - MAX_KEPT_JOBS)
         for job in over[:excess]:
             del self._jobs[job.id]
         size = 0
@@ -251,7 +251,7 @@ class RunQueue:
             if not isinstance(job, Run):
                 continue
             size += job.size
-            if size > MAX_KEPT and job.over:
+            if size > MAX_KEPT_TOKENS and job.over:
                 job.forget()
 
     def _work(self) -> None:
@@ -278,8 +278,10 @@ class RunQueue:
         """Move an unfinished job to the end of the queue, and return whether there was one."""
         with self._wake:
             must_end = self.closing or job.stopping.is_set() or job.ending.error is not None
-            if must_end or not job.has_more():
+            task = job.next_task()
+            if must_end or task is None:
                 return False
+            job.continue_with(task)
             self._waiting.append(job)
             return True
 

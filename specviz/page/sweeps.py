@@ -23,7 +23,7 @@ from ..pairs.prompts import MAX_KIND_LENGTH, OF_A_SWEEP, PromptOfKind, builtin_p
 from ..runs.palette import PALETTE
 from ..runs.recording import MAX_PROMPTS
 from ..runs.vocabulary import POLICIES
-from ..worker.tasks import SweepCheckpoint, SweepTask
+from ..worker.tasks import SweepCheckpoint, SweepTask, Task
 from .choices import requested_pair
 from .controls import MAX_CHARACTERS, MAX_LENGTH, checked_prompt
 from .delivery import submit_polled
@@ -274,7 +274,7 @@ class SweepJob(Job):
         self.result: SweepResult | None = None
         self._result_seq = -1  # the number of `result` among the results
         self._rows: dict[str, tuple[Row, int]] = {}  # by key, with the number of its result
-        self._rest: SweepCheckpoint | None = None
+        self._checkpoint: SweepCheckpoint | None = None
 
     def _store(self, result: Plan | SweepProgress | SweepCheckpoint) -> None:
         if isinstance(result, Plan):
@@ -283,24 +283,22 @@ class SweepJob(Job):
         elif isinstance(result, SweepProgress):
             self.progress = result
         elif isinstance(result, SweepCheckpoint):  # it comes after each piece, with all rows
-            self._rest = result
+            self._checkpoint = result
             self.result = result.result
             self._result_seq = self.next_seq
             self._keep_rows(result.result.rows)
 
-    def has_more(self) -> bool:
-        rest = self._rest
-        if rest is None or rest.done or not isinstance(self.task, SweepTask):
-            return False
-        self.task = replace(self.task, state=rest.state)
-        self.ready_at = None  # the limit of a run holds for each turn
-        return True
+    def next_task(self) -> Task | None:
+        checkpoint = self._checkpoint
+        if checkpoint is None or checkpoint.done or not isinstance(self.task, SweepTask):
+            return None
+        return replace(self.task, state=checkpoint.state)
 
     def finish(self) -> None:
         is_stopped = self.stopping.is_set() or bool(self.ending.error)
-        if self.has_more() and not is_stopped:
+        if self.next_task() is not None and not is_stopped:
             self.ending.remark = RESTARTED  # nothing else can end a sweep between two turns
-        self._rest = None  # its state is of no use any more
+        self._checkpoint = None  # its state is of no use any more
         super().finish()
 
     def has_result(self) -> bool:

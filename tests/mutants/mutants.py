@@ -504,6 +504,7 @@ MUTANTS = [
     Mutant("told", "_degraded", '_PLAIN.get(sign, "?")', "sign", "console"),
     Mutant("told", "RunQueue.status_of", "other.visitor.session != job.visitor.session", "True", "visitors"),
     Mutant("told", "total_seconds", "(time.monotonic() - job.ready_at) / share", "time.monotonic() - job.ready_at", "visitors"),
+    Mutant("told", "RunQueue.visitors_job", "isinstance(current, LoadJob)", "False", "loads"),
     Mutant("told", "Estimates.note_end", " and not is_cut_short", "", "visitors"),
     Mutant("told", "deliver", "job.visitor.note_poll(hidden=hidden)", "job.visitor.note_poll()", "sweeps"),
     Mutant("told", "deliver", "job.release_visitor()", "pass", "faults"),

@@ -31,7 +31,7 @@ from specviz.base.environment import ASSETS
 from specviz.base.errors import SpecvizError
 from specviz.core.events import Round
 from specviz.core.race import race
-from specviz.page.api import ENDED_EARLY, _run_of, collected, signature_of, streamed
+from specviz.page.api import ENDED_EARLY, _requested_run, collected, signature_of, streamed
 from specviz.page.controls import MAX_CHARACTERS, MAX_LENGTH
 from specviz.page.sweeps import asked_request
 from specviz.runs.recording import read_recording
@@ -255,7 +255,7 @@ def asked_of_endpoints(pair: str) -> dict[str, tuple[dict[str, Any], Callable[..
     of them without running it."""
 
     def race_asked(**fields: Any) -> object:
-        return _run_of(pair, tuple(fields.values()))
+        return _requested_run(pair, tuple(fields.values()))
 
     def sweep_asked(**fields: Any) -> object:
         return asked_request(fields)

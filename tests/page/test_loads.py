@@ -15,15 +15,16 @@ from page_server import toy_pair
 from sentences import Sentences
 
 from specviz import Settings, race
-from specviz.base.errors import PairError
+from specviz.base.errors import PairError, SpecvizError
 from specviz.core.header import model_name
 from specviz.files.gguf.header import read_gguf
 from specviz.files.progress import Progress
 from specviz.page import loads
 from specviz.page.choices import pair_choices, pair_models
+from specviz.page.delivery import drain
 from specviz.page.jobs import Run
 from specviz.page.names import shown_pair
-from specviz.page.queue import RunQueue
+from specviz.page.queue import Limits, RunQueue
 from specviz.pairs.load import load_pair
 from specviz.worker.local import LocalWorker
 
@@ -134,6 +135,28 @@ def test_a_run_that_is_asked_for_meanwhile_starts_when_it_is_ready(
     assert run.ending.error is None and run.racing
 
 
+def test_a_load_takes_no_place_of_a_visitor(gate: Gate) -> None:
+    queue = RunQueue(LocalWorker(gate.load, race), Limits(waiting=1))
+    queue.start(OWN)
+    first, second = (Run(name, OWN, "the cat", Settings(max_new_tokens=4)) for name in "ab")
+    queue.open_with(OWN)
+    queue.submit(first)
+    with pytest.raises(SpecvizError, match="1 runs are waiting already"):
+        queue.submit(second)
+    gate.open.set()
+    until(lambda: first.over)
+    assert first.ending.error is None
+
+
+def test_a_page_that_ends_does_not_wait_for_a_load(gate: Gate) -> None:
+    queue = RunQueue(LocalWorker(gate.load, race))
+    queue.start(OWN)
+    until(lambda: queue.page_load is not None and "40%" in queue.page_load.status)
+    began = time.monotonic()
+    drain(queue, PATIENCE)
+    assert time.monotonic() - began < PATIENCE / 2
+
+
 def test_the_next_start_says_how_long_it_takes(
     gate: Gate, cache: Path, monkeypatch: pytest.MonkeyPatch, sentences: Sentences
 ) -> None:
@@ -152,7 +175,7 @@ def test_the_next_start_says_how_long_it_takes(
     assert loads.LoadProgress(OWN).sentence.endswith("0 s so far."), "a damaged file is none"
 
 
-def test_a_pair_that_cannot_be_loaded_says_so_at_once() -> None:
+def test_a_pair_that_cannot_be_loaded_says_so_at_once(caplog: pytest.LogCaptureFixture) -> None:
     def load(name: str, watcher: Any) -> Any:
         raise PairError("no such model.")
 
@@ -161,3 +184,4 @@ def test_a_pair_that_cannot_be_loaded_says_so_at_once() -> None:
     until(lambda: queue.page_load is not None and queue.page_load.over)
     assert queue.page_load is not None
     assert queue.page_load.state()["error"] == "no such model."
+    assert "could not be loaded ahead of a run: no such model." in caplog.text

@@ -354,12 +354,12 @@ def test_nobody_who_does_not_run_waits() -> None:
 
 
 def test_the_memory_of_past_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "MAX_KEPT", 80)
+    monkeypatch.setattr(runs, "MAX_KEPT_TOKENS", 80)
     queue = queue_of(race)
-    past = [run_of(f"{i}", Settings(max_new_tokens=8)) for i in range(2 * runs.KEPT_JOBS)]
+    past = [run_of(f"{i}", Settings(max_new_tokens=8)) for i in range(2 * runs.MAX_KEPT_JOBS)]
     for run in past:
         told(queue, run)
-    assert len(queue._jobs) <= runs.KEPT_JOBS + 1
+    assert len(queue._jobs) <= runs.MAX_KEPT_JOBS + 1
     kept = sum(run.size for run in queue._jobs.values() if isinstance(run, Run))
     assert 0 < kept <= 80 + past[-1].size
     assert missed(queue, past[-1].id, 0) and missed(queue, past[-5].id, 0) == []
