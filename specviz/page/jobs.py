@@ -217,7 +217,7 @@ class Job:
         self.ready_at = None
 
     def finish(self) -> None:
-        """Called after the task has ended, in the queue's thread."""
+        """Complete its results and its ending. It may be called again."""
         if self.ending.remark and not self.ending.error and not self.has_result():
             self.ending.error = self.ending.remark
 
@@ -385,11 +385,11 @@ class Run(Job):
 
     def release_visitor(self) -> None:
         """As for any job, but at once if the race has not begun. The visitor gets an `End`."""
-        super().release_visitor()
-        if self.stopping.is_set() and not self.racing:
-            self.is_released = True
-        if self.is_released:
+        if not self.stopping.is_set():
+            return
+        if not self.racing or self.seconds_since_stop() > GRACE:
             self.finish()
+            self.is_released = True
 
     def forget(self) -> None:
         """Free the memory of its events."""

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -174,6 +175,27 @@ def test_ones_own_stopped_run_is_no_other_run(sentences: Sentences) -> None:
     held.set()
     for stream in (second, third, first):
         stream.close()  # type: ignore[attr-defined]
+
+
+def test_a_visitor_who_stops_a_run_does_not_wait_for_its_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jobs, "GRACE", 0.2)
+    held = threading.Event()
+
+    def stubborn(*arguments: Any) -> Iterator[Event]:
+        for event in race(*arguments):
+            yield event
+            if not isinstance(event, Header):
+                held.wait(60)
+
+    queue, run = queue_of(stubborn), run_of("a")
+    stream = begun(queue, run)
+    queue.stop("a")
+    rest = [json.loads(text) for text in islice(stream, 6)]  # one comes every half second
+    assert rest[-1]["over"] and set(rest[-1]["end"]["reasons"].values()) == {"stopped"}
+    assert not run.over
+    held.set()
 
 
 def test_the_models_are_said_to_warm_up_when_they_do() -> None:
