@@ -24,7 +24,7 @@ import transformers
 if TYPE_CHECKING:
     from specviz.sides.fast_gpu.triton_pass import Call
 
-CAPACITY = 1024  # places of the cache
+CAPACITY = 1024  # positions of the cache
 SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024, 120: 99 * 1024}  # of a block of threads
 POINTERS = {
     torch.float32: "*fp32",

@@ -24,7 +24,7 @@ CACHE_ROOMS = {
     "core.running_engine",
     "core.running_states",
     "sides.fast_gpu.cache",
-    "sides.fast_gpu.engine",
+    "sides.fast_gpu.support",
     "sides.fast_gpu.llama_pass",
     "sides.fast_gpu.triton_pass",
     "sides.heads.eagle",

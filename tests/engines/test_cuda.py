@@ -143,7 +143,7 @@ def test_families_are_captured_or_fall_back(kind: str):
     draft = relative(target, noise=0.2)
     pair = pair_of(on_device(target), on_device(draft))
     header, *_, end = race(pair, PROMPT, Settings(gamma=3, max_new_tokens=40))
-    reason = _pool_of(pair.target, VOCAB).reason
+    reason = _pool_of(pair.target, VOCAB).refusal
     print(f"{kind}: {header.target['form']} {reason or ''}")
     assert header.target["form"].startswith(GRAPHS if reason is None else "eager")
     assert end.identical

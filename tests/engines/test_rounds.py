@@ -243,7 +243,7 @@ def test_a_round_that_cannot_be_a_program_is_told_once_and_done_in_steps(
     with sentences.warns(UserWarning):
         assert emitted_ids(speculate(pair, PROMPT, settings)) == wanted
         assert emitted_ids(speculate(pair, PROMPT, settings)) == wanted
-    assert engines._pool_of(pair.target, VOCAB).reason is None, "its passes are programs still"
+    assert engines._pool_of(pair.target, VOCAB).refusal is None, "its passes are programs still"
 
 
 # On a device other than the host

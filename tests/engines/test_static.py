@@ -52,7 +52,7 @@ SETTINGS = [
 
 
 def static_reason(model: Any, vocab: int) -> str | None:
-    return engines._pool_of(model, vocab).reason
+    return engines._pool_of(model, vocab).refusal
 
 
 def named(s: Settings) -> str:
@@ -458,7 +458,7 @@ def test_a_cache_is_lent_without_what_another_run_left(pair: Pair):
     engine = static_engine(pair.target, VOCAB)
     assert engine is not None
     engine.forward(torch.tensor(PROMPT), keep=1)
-    cache = engine.reserve(0)
+    cache = engine.cache
     with torch.inference_mode():
         for layer in cache.layers:
             layer.keys.fill_(float("nan"))
@@ -467,7 +467,7 @@ def test_a_cache_is_lent_without_what_another_run_left(pair: Pair):
     again = static_engine(pair.target, VOCAB)
     assert again is not None
     got = again.forward(torch.tensor(PROMPT), keep=5)
-    assert again.reserve(0) is cache
+    assert again.cache is cache
     torch.testing.assert_close(got, uncached(pair.target, PROMPT), atol=1e-4, rtol=1e-4)
 
 

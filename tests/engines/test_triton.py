@@ -32,9 +32,9 @@ from specviz.files.few_bits.unpacking import unpacked
 from specviz.files.packed import PackedLinear
 from specviz.sides.fast_gpu import engine as engines
 from specviz.sides.fast_gpu import triton_support
-from specviz.sides.fast_gpu.cache import MAX_ROWS, InPlaceCache
+from specviz.sides.fast_gpu.cache import InPlaceCache
 from specviz.sides.fast_gpu.triton_support import kernels_refusal
-from specviz.sides.fast_gpu.triton_weights import packed_matrix
+from specviz.sides.fast_gpu.triton_weights import ROWS, packed_matrix
 
 pytest.importorskip("triton", reason="Triton is not installed")
 if os.environ.get("TRITON_INTERPRET") != "1":
@@ -184,12 +184,12 @@ def test_a_row_has_the_same_bits_in_every_width():
     first = 10  # inside the first chunk, so that wider passes reach the second
     cache = cache_of(model)
     logits(cache, 0, first)
-    together = logits(cache, first, first + MAX_ROWS)
+    together = logits(cache, first, first + ROWS)
     keys = cache.layers[0].keys.clone()
-    for width in range(1, MAX_ROWS):
+    for width in range(1, ROWS):
         assert torch.equal(logits(cache, first, first + width), together[:width]), width
     # Each token alone, in the first row, as for a draft or the baseline.
-    for row in range(5, MAX_ROWS, 5):
+    for row in range(5, ROWS, 5):
         alone = logits(cache, first + row, first + row + 1)
         assert torch.equal(alone[0], together[row]), row
     assert torch.equal(cache.layers[0].keys, keys), "the same tokens leave the same keys"
@@ -302,17 +302,17 @@ def test_kernels_come_into_use_between_two_runs(monkeypatch: pytest.MonkeyPatch)
     first = make_engine(model, VOCAB)
     assert first.name == "static", "the first run does not wait"
     before = first.reserve(CHUNK)
-    assert before.shortest is None, "its programs run torch's kernels"
+    assert before.triton_pass is None, "its programs run torch's kernels"
     pool = engines._pools[model]
-    assert pool.kernels_reason == triton_support.COMPILING
+    assert pool.triton_refusal == triton_support.COMPILING
     may_end.set()
     pool.compilation.wait()
     assert form(model) == "static", "the other lane of a race that began without them"
     del first
     assert form(model) == TRITON
-    assert pool.kernels_reason is None
+    assert pool.triton_refusal is None
     pool.give_back(before)  # an older engine may end late
-    assert make_engine(model, VOCAB).reserve(CHUNK).shortest is pool.kernels is not None
+    assert make_engine(model, VOCAB).reserve(CHUNK).triton_pass is pool.triton_pass is not None
 
 
 @pytest.mark.usefixtures(static.__name__)
@@ -332,7 +332,7 @@ def test_kernels_that_fail_their_trial_are_not_used(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(triton_support, "compiled_pass", failing)
         model = compiled(family("llama"))
         assert form(model) == "static"
-        assert reason in engines._pools[model].kernels_reason
+        assert reason in engines._pools[model].triton_refusal
 
 
 @pytest.mark.usefixtures(static.__name__)
@@ -341,7 +341,7 @@ def test_what_cannot_be_compiled_runs_without(
 ):
     model = family("llama", intermediate_size=40)
     assert form(compiled(model)) == "static"
-    sentences(engines._pools[model].kernels_reason)
+    sentences(engines._pools[model].triton_refusal)
 
 
 def test_slower_kernels_are_not_used(sentences: Sentences):
@@ -407,7 +407,7 @@ def tiny_pair(static: None) -> Any:
         compiled(model)
         assert make_engine(model, 3).name == TRITON
         pool = engines._pools[model]
-        pool.kernels = Remembered(pool.kernels)
+        pool.triton_pass = Remembered(pool.triton_pass)
     gc.collect()
     return pair
 

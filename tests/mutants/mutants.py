@@ -203,7 +203,7 @@ MUTANTS = [
     Mutant("whole rounds", "RoundFunction.__call__", "length + accepted + 1", "length + accepted", "rounds"),
     Mutant("whole rounds", "RoundFunction.__call__", "feed.gather(0, accepted)", "last", "rounds"),
     Mutant("whole rounds", "RoundFunction.__call__", "draws[gamma:-1]", "draws[:gamma]", "rounds paths"),
-    Mutant("whole rounds", "RoundFunction._drafts", "places = places[-1:] + 1", "places = places[-1:]", "rounds"),
+    Mutant("whole rounds", "RoundFunction._drafts", "positions = positions[-1:] + 1", "positions = positions[-1:]", "rounds"),
     Mutant("whole rounds", "DeviceRounds._next_program", "(turn + 1) % TURNS", "turn", "rounds paths"),
     Mutant("whole rounds", "DeviceRounds._next_program", "(draft.number, draft.capacity, self._layers)", "self._layers", "rounds"),
     Mutant("whole rounds", "DeviceRounds._enqueue", "self._committed != len(ids)", "False", "rounds"),
@@ -536,5 +536,5 @@ MUTANTS = [
     Mutant("triton", "_group_scales", "(scales >> 6) << 4", "(scales >> 6) << 2", "triton"),
     Mutant("triton", "TritonPass.logits", "[len(ids) - keep : len(ids)]", "[:keep]", "triton"),
     Mutant("triton", "CachePool.engine", "if not self._engines and ", "if ", "triton"),
-    Mutant("triton", "CachePool._try_kernels", "self._idle = []  # whose", "pass  # whose", "triton"),
+    Mutant("triton", "CachePool._switch_to", "self._idle = []  # their", "pass  # their", "triton"),
 ]  # fmt: skip

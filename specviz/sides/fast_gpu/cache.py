@@ -1,9 +1,9 @@
 """transformers' static cache with explicit write positions, passes over it with fixed shapes, and
 their programs, which a GPU replays without Python: CUDA graphs.
 
-A place of the cache is a position index. A write replaces the old content, and positions past a
-token are masked, so a rollback only decreases a counter. Off CUDA a program runs its function over
-the same buffers, so that all but the capture itself is the same code on every device.
+A write replaces what the cache had at a position, and positions past a token are masked, so a
+rollback only decreases a counter. Off CUDA a program runs its function over the same buffers, so
+that all but the capture itself is the same code on every device.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ...base.environment import collector_paused
 from ...core.model_facts import cache_argument, context_length
 from ...core.truncated import truncated_model
 from .llama_pass import MAX_TOKENS, LlamaPass
+from .triton_weights import ROWS
 
 if TYPE_CHECKING:
     from .triton_pass import TritonPass
 
-SMALLEST = 256  # places of the shortest buffers
-MAX_ROWS = 16  # tokens of a pass in Triton's kernels
+SMALLEST = 256  # positions of the shortest buffers
 
 Function: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
@@ -61,8 +61,8 @@ class Program:
     read a value on the host nor change a shape. Its outputs are valid until its next call. If a
     capture fails, a warning says so, and the program calls its function directly.
 
-    function: the function that it runs. graphed: whether calls replay a CUDA graph. seconds: spent
-    on making it.
+    function: the function that it runs. graphed: whether calls replay a CUDA graph. capture_failed:
+    whether a GPU could not capture it. seconds: spent on making it.
     """
 
     def __init__(self, function: Function, inputs: Sequence[Tensor]) -> None:
@@ -75,6 +75,7 @@ class Program:
         if device.type == "cuda":
             self._graph = _captured(self._run, device)
         self.graphed = self._graph is not None
+        self.capture_failed = device.type == "cuda" and not self.graphed
         self.seconds = time.perf_counter() - start
 
     @torch.inference_mode()
@@ -140,11 +141,11 @@ def _capture_resources(device: torch.device) -> tuple[Any, Any]:
 class Written:
     """The positions that a pass writes, int64 [n], shared by all layers of a cache."""
 
-    places: Tensor
+    positions: Tensor
 
 
-class PlacedLayer(StaticLayer):
-    """A layer of transformers' static cache that writes to given places.
+class PositionedLayer(StaticLayer):
+    """A layer of transformers' static cache that writes to given positions.
 
     transformers' own counter would have to be reset in every layer after each round, and costs
     three more small kernels per layer and pass.
@@ -172,20 +173,20 @@ class PlacedLayer(StaticLayer):
     ) -> tuple[Tensor, Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self.keys.index_copy_(2, self._written.places, key_states)
-        self.values.index_copy_(2, self._written.places, value_states)
+        self.keys.index_copy_(2, self._written.positions, key_states)
+        self.values.index_copy_(2, self._written.positions, value_states)
         return self.keys, self.values
 
     def get_seq_length(self) -> Any:
-        return self._written.places[0]
+        return self._written.positions[0]
 
 
 class InPlaceCache:
     """A model's cache, the passes over it, and the programs that were captured over its buffers.
 
-    It does not keep the model alive. short: computes short passes instead of the modules. shortest:
-    the same for at most `MAX_ROWS` tokens. number: unique to this cache; the address of an object
-    may be reused.
+    It does not keep the model alive. torch_pass: computes passes over at most `MAX_TOKENS` tokens
+    instead of the modules. triton_pass: the same for at most `ROWS` tokens. number: unique to this
+    cache; the address of an object may be reused.
     """
 
     def __init__(
@@ -193,43 +194,45 @@ class InPlaceCache:
         model: Any,
         vocab: int,
         capacity: int,
-        short: LlamaPass | None = None,
-        shortest: TritonPass | None = None,
+        torch_pass: LlamaPass | None = None,
+        triton_pass: TritonPass | None = None,
     ) -> None:
         self.capacity = capacity
         self.number = next(_numbers)
         self.programs: OrderedDict[Hashable, Program] = OrderedDict()
         self._model = weakref.ref(model)
         self._vocab = vocab
-        self._short = short
-        self.shortest = shortest
+        self._torch_pass = torch_pass
+        self.triton_pass = triton_pass
         self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
         self._written = Written()
         depth = len(StaticCache(config=model.config, max_cache_len=1).layers)
-        self.layers = [PlacedLayer(self._written, capacity) for _ in range(depth)]
+        self.layers = [PositionedLayer(self._written, capacity) for _ in range(depth)]
         self._cache = Cache(layers=list(self.layers))
-        self._last_place = (context_length(model) or sys.maxsize) - 1
+        self._last_position = (context_length(model) or sys.maxsize) - 1
         self._has_additive_mask = model.config._attn_implementation == "eager"
         self._cache_argument = cache_argument(model)
         self._trims_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
-    def logits(self, ids: Tensor, places: Tensor, keep: int, layers: int | None = None) -> Tensor:
-        """Write int64 `ids` [n] to `places` [n]; fp32 logits of the last `keep`: [keep, vocab].
+    def logits(
+        self, ids: Tensor, positions: Tensor, keep: int, layers: int | None = None
+    ) -> Tensor:
+        """Write int64 `ids` [n] to `positions` [n]; fp32 logits of the last `keep`: [keep, vocab].
 
         Each token attends to positions up to its own. layers: the number of first layers to run;
         None is all.
         """
-        if self.shortest is not None and len(ids) <= MAX_ROWS:
-            logits = self.shortest.logits(ids, places, keep, self.layers, layers)
+        if self.triton_pass is not None and len(ids) <= ROWS:
+            logits = self.triton_pass.logits(ids, positions, keep, self.layers, layers)
             return logits[:, : self._vocab]
-        self._written.places = places
+        self._written.positions = positions
+        visible = torch.arange(self.capacity, device=ids.device) <= positions.unsqueeze(-1)
         # The positions of a capture may be past the table of learned positions.
-        positions = places.clamp(max=self._last_place)
-        visible = torch.arange(self.capacity, device=ids.device) <= places.unsqueeze(-1)
-        if self._short is not None and len(ids) <= MAX_TOKENS:
-            logits = self._short.logits(ids, positions, visible, keep, self.layers, layers)
+        clamped = positions.clamp(max=self._last_position)
+        if self._torch_pass is not None and len(ids) <= MAX_TOKENS:
+            logits = self._torch_pass.logits(ids, clamped, visible, keep, self.layers, layers)
         else:
-            logits = self._logits_of_modules(ids, positions, visible, keep, layers)
+            logits = self._logits_of_modules(ids, clamped, visible, keep, layers)
         return logits[:, : self._vocab].float()
 
     def _logits_of_modules(

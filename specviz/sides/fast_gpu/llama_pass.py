@@ -73,7 +73,7 @@ class LlamaPass:
     def logits(
         self,
         ids: Tensor,
-        places: Tensor,
+        positions: Tensor,
         visible: Tensor,
         keep: int,
         cache_layers: Sequence[StaticLayer],
@@ -82,11 +82,11 @@ class LlamaPass:
         """Logits of the last `keep` of `ids` int64 [n], [keep, vocab], by the first `depth` layers
         or by all.
 
-        places: their positions, int64 [n]. visible: the cache positions that each attends to, bool
+        positions: int64 [n]. visible: the cache positions that each token attends to, bool
         [n, capacity]. cache_layers: the layers of the cache, which store the keys and values.
         """
         x = self._inner.embed_tokens(ids)  # [n, width]; each layer adds to it in place
-        rotation = self._rotation(x, places)
+        rotation = self._rotation(x, positions)
         mask = torch.zeros_like(visible, dtype=x.dtype).masked_fill_(~visible, -torch.inf)
         mask = mask.repeat_interleave(self._group, 0)
         for layer, cache in zip(self._layers[:depth], cache_layers, strict=False):
@@ -94,8 +94,8 @@ class LlamaPass:
         logits: Tensor = self._head(norm(x[-keep:], self._inner.norm))
         return logits
 
-    def _rotation(self, x: Tensor, places: Tensor) -> Rotation:
-        cos, sin = self._inner.rotary_emb(x, places.unsqueeze(0))  # [1, n, head_dim] each
+    def _rotation(self, x: Tensor, positions: Tensor) -> Rotation:
+        cos, sin = self._inner.rotary_emb(x, positions.unsqueeze(0))  # [1, n, head_dim] each
         first, second = sin[0].chunk(2, -1)
         signed_sin = torch.cat((-first, second), -1)
         return Rotation(cos[0].unsqueeze(1), signed_sin.unsqueeze(1))

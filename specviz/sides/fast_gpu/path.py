@@ -51,22 +51,22 @@ class GraphPath:
             draft_keys = [self._draft_key(fed, layers) for fed in FEEDS]
             self.engine.reserve(longest, draft_keys)
             for fed in FEEDS:
-                ids, places, draws = self._blank_inputs(fed)
-                self._step(ids, places, draws[:1], layers)
+                ids, positions, draws = self._blank_inputs(fed)
+                self._step(ids, positions, draws[:1], layers)
         else:
             judge_keys = [self._judge_key(count) for count in range(widest + 1)]
             self.engine.reserve(longest, judge_keys)
             for count in range(widest + 1):
-                ids, places, draws = self._blank_inputs(count + 1)
+                ids, positions, draws = self._blank_inputs(count + 1)
                 q = torch.zeros(count, self.run.vocab, device=self.engine.device)
-                self._pass(ids, places, q, draws)
+                self._pass(ids, positions, q, draws)
 
     def _blank_inputs(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Dummy ids, positions and draws of `count` tokens, past the positions in use."""
         begin = self.engine.length
-        ids, places = self._on_device([0] * count, range(begin, begin + count))
+        ids, positions = self._on_device([0] * count, range(begin, begin + count))
         draws = torch.zeros(count, dtype=torch.float64, device=self.engine.device)
-        return ids, places, draws
+        return ids, positions, draws
 
     @torch.inference_mode()
     def draft(
@@ -82,17 +82,17 @@ class GraphPath:
         uncached_ids = ids[engine.length : -max(FEEDS)]
         if uncached_ids:
             engine.forward(host_ids(uncached_ids).to(engine.device), keep=1)
-        feed, places = self._on_device(ids[engine.length :], range(engine.length, len(ids)))
+        feed, positions = self._on_device(ids[engine.length :], range(engine.length, len(ids)))
         draws = uniforms(count, run.draws).to(engine.device)
         drafted = []
         q = []
         step_logits = []
         end = DraftEnd(min_confidence, run.settings)
         for step in range(count):
-            outputs = self._step(feed, places, draws[step : step + 1], layers)
+            outputs = self._step(feed, positions, draws[step : step + 1], layers)
             # Copies: the next step writes over its outputs.
             distribution, feed, logits = (output.clone() for output in outputs)
-            places = places[-1:] + 1
+            positions = positions[-1:] + 1
             drafted.append(feed)
             q.append(distribution)
             step_logits.append(logits)
@@ -125,19 +125,19 @@ class GraphPath:
             count = len(draft.ids)
             q = draft.q
         engine.reserve(length + count)
-        feed, places = self._on_device(ids[-1:], range(length - 1, length + count))
+        feed, positions = self._on_device(ids[-1:], range(length - 1, length + count))
         if draft is not None:
             feed = torch.cat([feed, draft.ids])
         u = torch.cat([uniforms(count, run.draws), uniforms(1, run.draws)])
-        decision, p, logits = self._pass(feed, places, q, u)
+        decision, p, logits = self._pass(feed, positions, q, u)
         engine.length = length + count
         return decision, p, logits, u[:count]
 
-    def _on_device(self, ids: Sequence[int], places: range) -> tuple[Tensor, Tensor]:
+    def _on_device(self, ids: Sequence[int], positions: range) -> tuple[Tensor, Tensor]:
         """Upload both as int64 tensors to the engine's device, without a wait."""
         # Pinned memory is reused only after the copy has ended.
         is_on_gpu = self.engine.device.type == "cuda"
-        numbers = torch.tensor([*ids, *places], pin_memory=is_on_gpu)
+        numbers = torch.tensor([*ids, *positions], pin_memory=is_on_gpu)
         numbers = numbers.to(self.engine.device, non_blocking=True)
         return numbers[: len(ids)], numbers[len(ids) :]
 
@@ -148,37 +148,37 @@ class GraphPath:
         return ("judge", drafts, *self.verdict_key)
 
     def _step(
-        self, feed: Tensor, places: Tensor, draw: Tensor, layers: int | None
+        self, feed: Tensor, positions: Tensor, draw: Tensor, layers: int | None
     ) -> tuple[Tensor, ...]:
-        """One draft step over `feed` [n] at `places` [n]: q [1, vocab], the id drawn with `draw`
+        """One draft step over `feed` [n] at `positions` [n]: q [1, vocab], the id drawn with `draw`
         [1], and the logits [1, vocab]."""
-        cache = self.engine.reserve(0)
+        cache = self.engine.cache
         settings = self.run.settings
 
-        def step(feed: Tensor, places: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
-            logits = cache.logits(feed, places, 1, layers)
+        def step(feed: Tensor, positions: Tensor, draw: Tensor) -> tuple[Tensor, ...]:
+            logits = cache.logits(feed, positions, 1, layers)
             q, drawn = sample(logits, settings, draw)
             return q, drawn, logits
 
-        inputs = (feed, places, draw)
+        inputs = (feed, positions, draw)
         program = self.engine.program(self._draft_key(len(feed), layers), step, inputs)
         return program(*inputs)
 
-    def _pass(self, feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
+    def _pass(self, feed: Tensor, positions: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
         """One target pass over the last token and n drafts, drawn from `q` [n, vocab], and their
         verdict by `u` [n + 1]: the outputs of `launch`."""
-        cache = self.engine.reserve(0)
+        cache = self.engine.cache
         settings = self.run.settings
         rule = self.run.other_rule or decide_on_tensors
 
-        def judged(feed: Tensor, places: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
-            logits = cache.logits(feed, places, len(feed))
+        def judged(feed: Tensor, positions: Tensor, q: Tensor, u: Tensor) -> tuple[Tensor, ...]:
+            logits = cache.logits(feed, positions, len(feed))
             p = probabilities(logits, settings)
             drafted = feed[1:]
             decision = rule(p, q, drafted, u[:-1], PremadeDraws(u[-1:]))
             return torch.cat([drafted, decision]), p, logits
 
-        inputs = (feed, places, q, u)
+        inputs = (feed, positions, q, u)
         if len(q) > MAX_GRAPHED:
             return judged(*inputs)
         program = self.engine.program(self._judge_key(len(q)), judged, inputs)

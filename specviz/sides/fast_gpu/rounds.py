@@ -123,8 +123,8 @@ class RoundFunction:
         self.drafted.set()
 
         feed = torch.cat([last, *drafts.ids])  # [gamma + 1]
-        places = length - 1 + torch.arange(gamma + 1, device=state.device)
-        logits = self._target.logits(feed, places, gamma + 1)
+        positions = length - 1 + torch.arange(gamma + 1, device=state.device)
+        logits = self._target.logits(feed, positions, gamma + 1)
         p = probabilities(logits, settings)
         q = torch.cat([p[:0], *drafts.q])
         rule = self._run.other_rule or decide_on_tensors
@@ -148,11 +148,11 @@ class RoundFunction:
         if cache is self._target:  # it lacks the last token alone
             fed = 1
         feed = state[-fed:]
-        places = state[:1] + torch.arange(-fed, 0, device=state.device)
+        positions = state[:1] + torch.arange(-fed, 0, device=state.device)
         for draw in draws.split(1):
-            logits = cache.logits(feed, places, 1, self._layers)
+            logits = cache.logits(feed, positions, 1, self._layers)
             q, feed = sample(logits, self._run.settings, draw)
-            places = places[-1:] + 1
+            positions = positions[-1:] + 1
             drafts.ids.append(feed)
             drafts.q.append(q)
             drafts.logits.append(logits)
@@ -231,7 +231,7 @@ class DeviceRounds:
                 trial.seconds()  # the mark within a program is what older versions of torch lack
             except (RuntimeError, TypeError) as error:
                 return str(error).splitlines()[0]
-            if self._run.device.type == "cuda" and not program.graphed:
+            if program.capture_failed:
                 return "it could not be captured"
         return None
 
@@ -302,7 +302,7 @@ class DeviceRounds:
 
     def _next_program(self, state: Tensor, draws: Tensor, longest: int) -> Program:
         """The program whose turn it is."""
-        end = longest + self._gamma  # of the places that it writes
+        end = longest + self._gamma  # of the positions that it writes
         target = self._path.engine.reserve(end)
         draft = None
         draft_key: Hashable = None

@@ -13,14 +13,16 @@ KIND: how a matrix is stored (`triton_weights.py`): a number for each weight, or
 import triton
 import triton.language as tl
 
-ROWS = tl.constexpr(16)
-GROUP = tl.constexpr(32)  # weights that share a scale
-SUPER = tl.constexpr(256)  # weights of a block of Q4_K
+from . import triton_weights
 
-DENSE = tl.constexpr(0)
-Q8_0 = tl.constexpr(1)
-Q4_0 = tl.constexpr(2)
-Q4_K = tl.constexpr(3)
+ROWS = tl.constexpr(triton_weights.ROWS)
+GROUP = tl.constexpr(triton_weights.GROUP)
+SUPER = tl.constexpr(triton_weights.SUPER)
+
+DENSE = tl.constexpr(triton_weights.KINDS[None])
+Q8_0 = tl.constexpr(triton_weights.KINDS["Q8_0"])
+Q4_0 = tl.constexpr(triton_weights.KINDS["Q4_0"])
+Q4_K = tl.constexpr(triton_weights.KINDS["Q4_K"])
 
 
 @triton.jit(
@@ -238,13 +240,13 @@ def queries_keys_values(
         tl.store(queries + query + PAIRS, rotated_second, mask=inside)
     else:
         kv_head = ((head - HEADS) % KV_HEADS).to(tl.int64)
-        place = (kv_head * capacity + position[:, None]) * HEAD + columns[None, :]
+        offsets = (kv_head * capacity + position[:, None]) * HEAD + columns[None, :]
         if head < HEADS + KV_HEADS:
-            tl.store(keys + place, rotated_first, mask=inside)
-            tl.store(keys + place + PAIRS, rotated_second, mask=inside)
+            tl.store(keys + offsets, rotated_first, mask=inside)
+            tl.store(keys + offsets + PAIRS, rotated_second, mask=inside)
         else:
-            tl.store(values + place, rotated_first, mask=inside)
-            tl.store(values + place + PAIRS, rotated_second, mask=inside)
+            tl.store(values + offsets, rotated_first, mask=inside)
+            tl.store(values + offsets + PAIRS, rotated_second, mask=inside)
 
 
 @triton.jit(do_not_specialize=["capacity", "chunks"])
@@ -287,8 +289,8 @@ def attend(
         number = tl.arange(0, WIDE)
         stored = live[:, None] & (number < HEAD)[None, :]
         head = kv_head * SHARING + shared_head
-        place = (token[:, None] * (KV_HEADS * SHARING) + head[:, None]) * HEAD + number[None, :]
-        query = tl.load(queries + place, mask=stored, other=0.0)
+        offsets = (token[:, None] * (KV_HEADS * SHARING) + head[:, None]) * HEAD + number[None, :]
+        query = tl.load(queries + offsets, mask=stored, other=0.0)
 
         seen = chunk * CHUNK + tl.arange(0, CHUNK)
         cached = (kv_head * capacity + seen) * HEAD
@@ -332,18 +334,18 @@ def attend(
                 )
                 merged += share[:, None] * part
             result = (merged / total[:, None]).to(attended.dtype.element_ty)
-            tl.store(attended + place, result, mask=stored)
+            tl.store(attended + offsets, result, mask=stored)
 
 
 @triton.jit
-def _add(sums, bias, x, place, columns, stored, HAS_BIAS: tl.constexpr):
+def _add(sums, bias, x, offsets, columns, stored, HAS_BIAS: tl.constexpr):
     """Add a product with its bias to the states."""
     if HAS_BIAS:
         sums += tl.load(bias + columns).to(tl.float32)[None, :]
     dtype: tl.constexpr = x.dtype.element_ty
-    states = tl.load(x + place, mask=stored, other=0.0).to(tl.float32)
+    states = tl.load(x + offsets, mask=stored, other=0.0).to(tl.float32)
     states += sums.to(dtype).to(tl.float32)
-    tl.store(x + place, states.to(dtype), mask=stored)
+    tl.store(x + offsets, states.to(dtype), mask=stored)
 
 
 @triton.jit
@@ -385,20 +387,20 @@ def add_product(
         values = tl.load(inputs + rows[:, None] * WIDTH + k[None, :], mask=live[:, None], other=0.0)
         w = _weights(weight, scales, factors, matrix_rows, begin, dtype, WIDTH, BLOCK, KIND)
         sums = _dot(values, w, sums, EXACT)
-    place = rows[:, None] * OUTPUTS + columns[None, :]
+    offsets = rows[:, None] * OUTPUTS + columns[None, :]
     if SPLITS == 1:
-        _add(sums, bias, x, place, columns, stored, HAS_BIAS)
+        _add(sums, bias, x, offsets, columns, stored, HAS_BIAS)
     else:
-        tl.store(partial + split * (ROWS * OUTPUTS) + place, sums, mask=stored)
+        tl.store(partial + split * (ROWS * OUTPUTS) + offsets, sums, mask=stored)
         tl.debug_barrier()  # all threads have stored before one of them says so
         arrived = tl.atomic_add(counters + tile, 1, sem="acq_rel")
         if arrived == SPLITS - 1:
             tl.store(counters + tile, 0)
             total = tl.zeros((ROWS, COLUMNS), tl.float32)
             for index in range(SPLITS):
-                part = partial + index * (ROWS * OUTPUTS) + place
+                part = partial + index * (ROWS * OUTPUTS) + offsets
                 total += tl.load(part, mask=stored, other=0.0, cache_modifier=".cg")
-            _add(total, bias, x, place, columns, stored, HAS_BIAS)
+            _add(total, bias, x, offsets, columns, stored, HAS_BIAS)
 
 
 @triton.jit
@@ -437,8 +439,8 @@ def gate_and_up(
     silu = (gate / (1.0 + tl.exp(-gate))).to(dtype).to(tl.float32)
     columns = begin + tl.arange(0, HALF)
     stored = live[:, None] & (columns < OUTPUTS)[None, :]
-    place = rows[:, None] * OUTPUTS + columns[None, :]
-    tl.store(activated + place, (silu * up).to(dtype), mask=stored)
+    offsets = rows[:, None] * OUTPUTS + columns[None, :]
+    tl.store(activated + offsets, (silu * up).to(dtype), mask=stored)
 
 
 @triton.jit
@@ -482,5 +484,5 @@ def output_logits(
     )
     if HAS_BIAS:
         sums += tl.load(bias + columns).to(tl.float32)[None, :]
-    place = rows[:, None].to(tl.int64) * OUTPUTS + columns[None, :]
-    tl.store(logits + place, sums.to(x.dtype.element_ty).to(tl.float32), mask=stored)
+    offsets = rows[:, None].to(tl.int64) * OUTPUTS + columns[None, :]
+    tl.store(logits + offsets, sums.to(x.dtype.element_ty).to(tl.float32), mask=stored)

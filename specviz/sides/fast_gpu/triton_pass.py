@@ -19,9 +19,8 @@ from transformers.cache_utils import StaticLayer
 from ...core.llama_layer import layer_modules, llama_sizes
 from . import triton_kernels as kernels
 from .llama_pass import joined
-from .triton_weights import Matrix, packed_matrix
+from .triton_weights import ROWS, Matrix, packed_matrix
 
-ROWS = 16
 CHUNK = 128  # positions of the cache that a program attends to; fewer in fp32
 TOGETHER = 2  # heads of queries that share keys in a program
 FP32_CHUNK = 16

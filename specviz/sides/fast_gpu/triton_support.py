@@ -7,6 +7,7 @@ missing, torch's kernels compute the passes (`llama_pass.py`), and a sentence gi
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -54,29 +55,32 @@ def device_refusal(device: torch.device) -> str | None:
 
 class KernelCompilation:
     """The compilation of Triton's kernels for one model, in a thread of its own while the model
-    runs without them. reason: why passes do not use them; None once they do. After the compilation
+    runs without them. refusal: why passes do not use them; None once they do. After the compilation
     it keeps the model's weights alive, but not the model.
     """
 
     def __init__(self, model: Any) -> None:
-        self.reason = kernels_refusal(model)
+        self.refusal = kernels_refusal(model)
         self._compiled: TritonPass | None = None
         self._error: str | None = None
         self._thread: threading.Thread | None = None
-        if self.reason is None:
-            self.reason = COMPILING
+        if self.refusal is None:
+            self.refusal = COMPILING
             self._thread = threading.Thread(target=self._compile, args=(model,), name="triton")
             self._thread.start()
 
-    def take(self) -> TritonPass | None:
-        """Return the compiled pass, once. The caller tries it out, and writes the result to
-        `reason`."""
+    def take(self, trial: Callable[[TritonPass], str | None]) -> TritonPass | None:
+        """Return the compiled pass, once, if `trial` gives no reason against it."""
         if self._thread is None or self._thread.is_alive():
             return None
         self._thread = None
-        self.reason = self._error or UNTRIED
+        self.refusal = self._error or UNTRIED
         compiled = self._compiled
         self._compiled = None
+        if compiled is not None:
+            self.refusal = trial(compiled)
+        if self.refusal is not None:
+            return None
         return compiled
 
     def wait(self) -> None:

@@ -1,4 +1,5 @@
-"""Matrices in a GPU's memory, in the layout that the kernels of `triton_kernels.py` read."""
+"""What the kernels of `triton_kernels.py` read: the rows of a pass, and matrices in their layout in
+a GPU's memory."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+ROWS = 16  # of a pass; one of fewer tokens is padded
 
 KINDS = {None: 0, "Q8_0": 1, "Q4_0": 2, "Q4_K": 3}
 """Kinds of blocks by the names that GGUF files have for them, None for one number a weight, as the
