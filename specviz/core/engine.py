@@ -32,7 +32,7 @@ class OwnEngine:
         """The plain path: `NumpyPath` if everything is in the host's memory, else `TensorPath`."""
         return plain_path(self, run)  # type: ignore[arg-type]
 
-    def share_passes(self, threads: int) -> None:
+    def limit_threads(self, threads: int) -> None:
         """Do nothing: torch's threads share the passes, and their number is global."""
 
     def take_over(self, other: Engine) -> bool:

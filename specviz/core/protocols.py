@@ -103,7 +103,7 @@ class Engine(Protocol):
         passes through the first layers only, with the length at which they began."""
         ...
 
-    def share_passes(self, threads: int) -> None:
+    def limit_threads(self, threads: int) -> None:
         """Limit the threads that share a pass to `threads`, if the engine has its own threads."""
         ...
 

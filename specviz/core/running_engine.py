@@ -35,10 +35,10 @@ class RunningEngine(EagerEngine):
     nothing (`catch_up_due`), so that all tokens that it reads are kept.
     """
 
-    def __init__(self, model: Any, vocab: int, states: RunningStates) -> None:
+    def __init__(self, model: Any, vocab: int, running: RunningStates) -> None:
         super().__init__(model, vocab)
         self._cache = DynamicCache(config=model.config)
-        self._one_by_one = states.one_by_one
+        self._one_by_one = running.one_by_one
         self._extra_token = extra_token_cost(model, self.name)
         self._text = torch.empty(0, dtype=torch.int64, device=self.device)
         self._read = 0

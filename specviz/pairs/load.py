@@ -39,16 +39,15 @@ def load_pair(
 ) -> Pair | Watched:
     """Load the pair with this name: "builtin", a name of the table of pairs, or "TARGET+DRAFT".
 
-    TARGET and DRAFT are hub ids or local folders; "TARGET+none" has no draft model. Instead of a
-    draft there may be an EAGLE-3 head or a Gemma 4 assistant, which becomes the pair's `head`, or
-    "mtp" for the target's own multi-token prediction layers. Only safetensors files are read, and
-    code of a repository never runs. Gated models need HF_TOKEN. "http://HOST:PORT/v1#MODEL+DRAFT"
-    is a target on a server of OpenAI's protocol, such as vLLM, with a draft that is loaded here;
-    the key of the server is SPECVIZ_REMOTE_KEY. Without "+DRAFT" the server speculates by itself,
-    and what is returned is a `Watched`, which only `race` takes (`core.pair.checked_pair` refuses
-    it). A name of the table may stand for GGUF
-    files: those that are not here are fetched if the hub answers. docs/pairs.md has all forms of
-    names.
+    TARGET and DRAFT are hub ids, local folders or GGUF files; "TARGET+none" has no draft model.
+    Instead of a draft there may be an EAGLE-3 head or a Gemma 4 assistant, which becomes the pair's
+    `head`, or "mtp" for the target's own multi-token prediction layers. Weights are read from
+    safetensors and GGUF files only, and code of a repository never runs. Gated models need
+    HF_TOKEN. The files of a pair of the table that are not here are fetched if the hub answers.
+    "http://HOST:PORT/v1#MODEL+DRAFT" is a target on a server of OpenAI's protocol, such as vLLM,
+    with a draft that is loaded here; the key of the server is SPECVIZ_REMOTE_KEY. Without "+DRAFT"
+    the server speculates by itself, and the result is a `Watched`, which only `race` takes
+    (`core.pair.checked_pair` refuses it). docs/pairs.md has all forms of names.
     dtype: "float32", "bfloat16" or "float16"; None is the dtype of the checkpoint on a GPU and
     where compiled passes read it, the form in which a GGUF file holds its weights, and else fp32.
     quantize, draft_quantize: "8bit" or "4bit", on a GPU with bitsandbytes, on a CPU in blocks of

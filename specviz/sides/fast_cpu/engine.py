@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 PREFILL_CHUNK = 64  # tokens of a long prompt per pass
-# All passes over at most so many tokens use the same memory for their states: the longest draft,
-# and the token before it.
+# All passes over at most so many tokens use the same memory for their activations: the longest
+# draft, and the token before it.
 MAX_KEPT_TOKENS = 1 + int(RANGES["gamma"][1])
 FIRST_CAPACITY = 128  # positions of a new cache; it doubles when they are used up
 CAPACITY_STEP = 64  # positions: the capacity of a cache is a multiple of it
@@ -54,12 +54,12 @@ forget_stale_code(HERE, few_bits.HERE)
 
 class Passes:
     """Passes over layers whose weights are read in place, so that the next pass sees every change
-    of them; with the growing cache that they fill, and the memory for their states.
+    of them; with the growing cache that they fill, and the memory for their activations.
 
     module: has all weights. sizes: of its layers. rotary: its module of the rotary embedding.
     vocab: the number of logits of a token. limit: the most positions of the context, None if there
-    is no limit. plan: without the fields of a single pass. state_memory: the states of the last
-    pass, by their names in the plan, fp32 [tokens, ...].
+    is no limit. plan: without the fields of a single pass. activations: of the last pass, by their
+    names in the plan, fp32 [tokens, ...].
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Passes:
             rotary_factor=rotary.attention_scaling,
             score_factor=sizes.score_factor,
         )
-        self._kept_memory = self._allocate_states(self.plan, MAX_KEPT_TOKENS)
-        self.state_memory = self._kept_memory
+        self._kept_activations = self._allocate_activations(self.plan, MAX_KEPT_TOKENS)
+        self.activations = self._kept_activations
 
     def plan_pass(
         self, ids: Integers, start: int, keep: int, temperature: float, layers: int | None = None
@@ -111,7 +111,7 @@ class Passes:
         address of the logits of the last `keep` tokens.
 
         A plan of more than `MAX_KEPT_TOKENS` tokens is valid until the next one, which frees the
-        memory for its states.
+        memory for its activations.
         """
         plan = Plan.from_buffer_copy(self.plan)
         plan.tokens = len(ids)
@@ -121,9 +121,9 @@ class Passes:
         plan.logit_factor = 1 / temperature
         if layers is not None:
             plan.depth = layers
-        self.state_memory = self._kept_memory
+        self.activations = self._kept_activations
         if len(ids) > MAX_KEPT_TOKENS:
-            self.state_memory = self._allocate_states(plan, len(ids))
+            self.activations = self._allocate_activations(plan, len(ids))
         return plan
 
     def limit_threads(self, threads: int) -> None:
@@ -168,8 +168,8 @@ class Passes:
             self._keys[..., :length] = other._keys[..., :length]
             self._values[:, :, :length] = other._values[:, :, :length]
 
-    def _allocate_states(self, plan: Plan, n: int) -> dict[str, Floats]:
-        """Allocate memory for the states of n tokens, and enter its addresses in a plan."""
+    def _allocate_activations(self, plan: Plan, n: int) -> dict[str, Floats]:
+        """Allocate memory for the activations of n tokens, and enter its addresses in a plan."""
         sizes = self._sizes
         widths = {
             "x": sizes.width,
@@ -181,10 +181,10 @@ class Passes:
             "gate": sizes.inner,
             "up": sizes.inner,
         }
-        memory_by_name = {name: aligned_zeros((n, width)) for name, width in widths.items()}
-        for name, memory in memory_by_name.items():
+        activations = {name: aligned_zeros((n, width)) for name, width in widths.items()}
+        for name, memory in activations.items():
             setattr(plan, name, memory.ctypes.data)
-        return memory_by_name
+        return activations
 
 
 def aligned_zeros(shape: tuple[int, ...]) -> Floats:
@@ -300,7 +300,7 @@ class CompiledEngine(OwnEngine):
             return NumpyPath(self, run)
         return NumpyPath(self, run, self.draft)
 
-    def share_passes(self, threads: int) -> None:
+    def limit_threads(self, threads: int) -> None:
         self._passes.limit_threads(threads)
 
     def round_context(self) -> AbstractContextManager[None]:
@@ -476,7 +476,7 @@ class CompiledHeadEngine(StateReader):
         passes.run(plan)
         self._cached += n
         self._unread_states = self._unread_states[:0]
-        self._output = torch.from_numpy(passes.state_memory["x"][n - 1 : n].copy())
+        self._output = torch.from_numpy(passes.activations["x"][n - 1 : n].copy())
         logits = np.full((keep, self._vocab), -np.inf, np.float32)
         if len(self._draftable) < head_logits.shape[1]:
             head_logits = head_logits[:, self._draftable]

@@ -13,7 +13,7 @@ import torch
 
 from ...core.engine_choice import make_engine
 from ...core.model_facts import context_length, pass_bytes
-from ...core.threads import all_threads, thread_counts, use_threads
+from ...core.threads import all_threads, thread_counts
 
 if TYPE_CHECKING:
     from ...core.protocols import Engine
@@ -61,8 +61,11 @@ def _measured(target: Any, draft: Any, vocab: int, width: int, counts: list[int]
         return counts[0]
     engines_by_count = {}
     for count in counts:
-        with use_threads(count):
-            engines_by_count[count] = [_engine_after(cached, model, vocab) for model in models]
+        engines = [make_engine(model, vocab) for model in models]
+        for engine in engines:
+            engine.limit_threads(count)
+            _fill_cache(engine, cached)
+        engines_by_count[count] = engines
     medians = _median_seconds(engines_by_count, width)
     best = counts[0]
     for count in counts[1:]:
@@ -81,12 +84,9 @@ def _tokens_to_cache(models: Sequence[Any], width: int) -> int:
     return cached
 
 
-def _engine_after(cached: int, model: Any, vocab: int) -> Engine:
-    """An engine whose cache holds some tokens."""
-    engine = make_engine(model, vocab)
-    engine.forward(torch.zeros(cached, dtype=torch.long, device=engine.device), keep=1)
-    engine.rollback(cached)
-    return engine
+def _fill_cache(engine: Engine, tokens: int) -> None:
+    engine.forward(torch.zeros(tokens, dtype=torch.long, device=engine.device), keep=1)
+    engine.rollback(tokens)
 
 
 def _median_seconds(

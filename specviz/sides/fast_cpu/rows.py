@@ -23,7 +23,8 @@ from ...files.few_bits.ir import (
 from ...files.few_bits.products import bytes_of
 from ...files.few_bits.vector import multiply, widen, widen_numbers
 
-SPINS = 10_000  # some ten microseconds, after which a waiting thread offers its processor
+# Turns of a waiting thread before it offers its processor: some ten microseconds.
+BARRIER_SPINS = 10_000
 
 
 class Weight(Structure):
@@ -57,7 +58,7 @@ class Plan(Structure):
         ("code", c_int64),  # the address of the compiled pass itself
         # 1 if a weight is bf16: products with it need the inputs in the order of its numbers.
         ("needs_reordered", c_int64),
-        ("width", c_int64),  # of the states
+        ("width", c_int64),  # of the hidden states
         ("inner", c_int64),  # width of the MLP
         ("depth", c_int64),  # layers to run
         ("vocab", c_int64),
@@ -78,7 +79,7 @@ class Plan(Structure):
         ("frequencies", c_int64),  # of the rotary embedding, fp32 [head_dim / 2]
         ("keys", c_int64),  # fp32 [layers, kv_heads, head_dim, capacity]
         ("values", c_int64),  # fp32 [layers, kv_heads, capacity, head_dim]
-        # Addresses of memory for states, fp32 [tokens, ...].
+        # Addresses of memory for activations, fp32 [tokens, ...].
         ("x", c_int64),  # after each layer; for a draft head, its layer's output
         ("q", c_int64),
         ("k", c_int64),
@@ -87,7 +88,7 @@ class Plan(Structure):
         ("added", c_int64),  # a block's output, to be added to x
         ("gate", c_int64),
         ("up", c_int64),
-        # The kept states: those of some layers, side by side, in one slot for each such layer.
+        # The kept hidden states of some layers, side by side, in one slot for each such layer.
         ("states", c_int64),  # fp32 [tokens, slot_count * width], written; 0 if none are kept
         ("state_slots", c_int64),  # each layer's slot, int64 [layers], below 0 if it has none
         ("slot_count", c_int64),
@@ -137,7 +138,7 @@ def wait_at_barrier(counter, arrivals, threads):
         spins = 0
         while read_shared(counter) < arrivals:
             spins += 1
-            if spins > SPINS:
+            if spins > BARRIER_SPINS:
                 yield_processor()
     return arrivals
 
@@ -209,35 +210,35 @@ def norm(x, weight, eps, scale, out):
 
 
 @compiled_only
-def rotate(states, first, last, head_dim, angles, scale):
+def rotate(projected, first, last, head_dim, angles, scale):
     """Rotate heads `first` to `last` - 1 in place by the rotary embedding, times `scale` (Su et al.
-    2021, arXiv 2104.09864). states: [n, heads * head_dim]. angles: from `angles_of`."""
+    2021, arXiv 2104.09864). projected: [n, heads * head_dim]. angles: from `angles_of`."""
     cosines, sines = angles
     half = head_dim // 2
-    for r in range(states.shape[0]):
+    for r in range(projected.shape[0]):
         for h in range(first, last):
             base = h * head_dim
             for i in range(half):
-                low = states[r, base + i]
-                high = states[r, base + half + i]
+                low = projected[r, base + i]
+                high = projected[r, base + half + i]
                 cosine = cosines[r, i]
                 sine = sines[r, i]
-                states[r, base + i] = (low * cosine - high * sine) * scale
-                states[r, base + half + i] = (high * cosine + low * sine) * scale
+                projected[r, base + i] = (low * cosine - high * sine) * scale
+                projected[r, base + half + i] = (high * cosine + low * sine) * scale
 
 
 @compiled_only
-def norm_heads(states, first, last, head_dim, weight, eps):
-    """Norm each of heads `first` to `last` - 1 in place, as Qwen3 does for q and k. states: [n,
+def norm_heads(projected, first, last, head_dim, weight, eps):
+    """Norm each of heads `first` to `last` - 1 in place, as Qwen3 does for q and k. projected: [n,
     heads * head_dim]. Without this weight, do nothing."""
     if weight.address == 0:
         return
     for h in range(first, last):
-        rows = states[:, h * head_dim : (h + 1) * head_dim].copy()
+        rows = projected[:, h * head_dim : (h + 1) * head_dim].copy()
         norm(rows, weight, eps, np.float32(1.0), rows)
         for r in range(len(rows)):
             for i in range(head_dim):
-                states[r, h * head_dim + i] = rows[r, i]
+                projected[r, h * head_dim + i] = rows[r, i]
 
 
 @inlined

@@ -27,8 +27,8 @@ MAX_THREADS = 256  # the most that share a pass
 
 # A thread that waits for its next pass spins at first, then lets others run, then sleeps: waking
 # it takes some fifty microseconds, and a draft run between two passes of a target often more.
-SPINS = 2_000
-YIELDS = 4_000  # about a millisecond on an idle processor
+IDLE_SPINS = 2_000
+IDLE_YIELDS = 4_000  # about a millisecond on an idle processor
 
 # A worker's slot is int64 [SLOT_LENGTH]: through it the worker gets its passes. The entries:
 PASS_COUNT = 0  # the number of passes so far
@@ -61,9 +61,9 @@ def run_passes_of_slot(thread, slot, done):
         waited = 0
         while read_shared(slot.ctypes.data + 8 * PASS_COUNT) == done:
             waited += 1
-            if waited > SPINS:
+            if waited > IDLE_SPINS:
                 yield_processor()
-                is_late = waited > SPINS + YIELDS
+                is_late = waited > IDLE_SPINS + IDLE_YIELDS
                 if is_late and not read_shared(slot.ctypes.data + 8 * STAYS_AWAKE):
                     return done
         done += 1
