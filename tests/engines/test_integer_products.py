@@ -31,13 +31,13 @@ from specviz.sides.fast_cpu.integer_products import (
     FORM_NAMES,
     MAX_TOGETHER,
     RECORD,
-    TILED,
     code_bias,
     integer_product_code,
     multiply_tiles,
     round_inputs,
 )
 from specviz.sides.fast_cpu.integer_sums import FEATURES
+from specviz.sides.fast_cpu.tile_layouts import TILED
 
 NAMES = [name for name, number in KINDS.items() if number in TILED]
 SCALES = {"Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}

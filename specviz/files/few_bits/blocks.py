@@ -224,6 +224,7 @@ def _group_scales(b: ir.IRBuilder, step: Any, scales: Any) -> None:
     bits of the last four codes; their low bits are the halves of 4 bytes.
     """
     begin = _bytes(b, step, 0)
+    # In all vectors here, lanes alternate between the scale of a group and its minimum.
     first_bytes = [4, 8, 5, 9, 6, 10, 7, 11]
     last_bytes = [12, 12, 13, 13, 14, 14, 15, 15]
     low = _bytes_at(b, begin, first_bytes + last_bytes)

@@ -177,8 +177,13 @@ def memory_of(b: ir.IRBuilder, count: int) -> Any:
 
 
 class Loop:
-    """A counted loop of at least one turn. `carried` are values from turn to turn, `carried_out`
-    those after the last turn."""
+    """A counted loop of at least one turn. Code that is built before `end` is its body.
+
+    loop = Loop(b, count, step, [total])  # runs while loop.index < count
+    total = loop.carried[0]  # in this turn
+    loop.end([b.add(total, loop.index)])  # for the next turn
+    total = loop.carried_out[0]  # after the last turn
+    """
 
     def __init__(self, b: ir.IRBuilder, count: Any, step: int, start: Sequence[Any]) -> None:
         self._b = b

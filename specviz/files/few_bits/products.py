@@ -1,6 +1,8 @@
-"""Products of rows with weights. Each kind has a function, which is compiled when a model has such
-weights, and which passes call by its address: direct callers would be compiled together with
-it."""
+"""Products of rows with weights in the order of their file.
+
+Each kind has a function, which is compiled when a model has such weights. Passes call it by its
+address: direct callers would be compiled together with it.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,10 @@ from .vector import (
     widen_codes,
 )
 
-# Inputs and outputs that are multiplied together. A chunk of inputs of a few rows stays in the
-# first level of a processor's cache. Both are multiples: of the weights of any block, and of the
-# outputs that are summed side by side.
-CHUNK = 512
-LINES = 8
+# Inputs and outputs that are multiplied together. They stay in the first level of a processor's
+# cache.
+CHUNK = 512  # inputs, a multiple of the weights of any block
+OUTPUTS_AT_ONCE = 8  # a multiple of those that are summed side by side
 
 MAX_GROUPED_ROWS = 4
 """Rows that are multiplied together with weights whose scales are packed too. For more rows it
@@ -50,50 +51,65 @@ def product_code(kind: int) -> int:
     row to the next. w: the address of the weights, [outputs, inputs].
     """
     packed = kind in PACKED
-    together = _rows_together(kind)
+    max_batch = _rows_together(kind)
 
     def multiply_rows(rows, x, x_step, w, inputs, outputs, y, y_step):
         w_step = bytes_of(kind, inputs)
         if rows == 1:
             multiply(kind, x, w, w_step, inputs, outputs, y)
             return
-        # Chunks of inputs and outputs stay in the first level of a processor's cache. Each lane of
-        # a sum adds its products in the order of inputs, as in `multiply`.
-        sums = np.empty((LINES, rows, VECTOR_LENGTH), np.float32)
-        lines = np.empty((LINES, CHUNK), np.float32)
-        for first in range(0, outputs, LINES):
-            count = min(LINES, outputs - first)
-            # Packed weights are unpacked once for many rows. So are those of fewer than `LINES`
-            # outputs: the sums of the missing lines are ignored.
-            unpacks = (packed and rows > together) or count < LINES
-            limit = MAX_UNPACKED_ROWS if unpacks else together
-            each = -(-rows // -(-rows // limit))  # rows that are summed together
+        # Each lane of a sum adds its products in the order of inputs, as in `multiply`.
+        sums = np.empty((OUTPUTS_AT_ONCE, rows, VECTOR_LENGTH), np.float32)
+        unpacked = np.empty((OUTPUTS_AT_ONCE, CHUNK), np.float32)
+        unpacked_step = unpacked.strides[0]
+        for first in range(0, outputs, OUTPUTS_AT_ONCE):
+            count = min(OUTPUTS_AT_ONCE, outputs - first)
+            # Packed weights are unpacked once for many rows. So are those of the last few outputs:
+            # the sums of the missing ones are ignored.
+            unpacks = (packed and rows > max_batch) or count < OUTPUTS_AT_ONCE
+            limit = MAX_UNPACKED_ROWS if unpacks else max_batch
+            batches = -(-rows // limit)
+            batch_size = -(-rows // batches)  # rows; the last batch may have fewer
             sums[:] = 0
             for begin in range(0, inputs, CHUNK):
                 width = min(CHUNK, inputs - begin)
                 source = w + first * w_step + bytes_of(kind, begin)
                 if unpacks:
                     for o in range(count):
-                        line = lines.ctypes.data + o * lines.strides[0]
-                        widen_as_met(kind, source + o * w_step, line, width)
-                for row in range(0, rows, each):
+                        target = unpacked.ctypes.data + o * unpacked_step
+                        widen_as_met(kind, source + o * w_step, target, width)
+                for row in range(0, rows, batch_size):
+                    batch_rows = min(batch_size, rows - row)
                     x_here = x + row * x_step + 4 * begin
-                    group = min(each, rows - row)
-                    totals = sums.ctypes.data + row * sums.strides[1]
-                    step = sums.strides[0]
+                    sums_here = sums.ctypes.data + row * sums.strides[1]
                     if unpacks:
-                        written = lines.ctypes.data
-                        line_step = lines.strides[0]
                         accumulate_unpacked(
-                            group, x_here, x_step, written, line_step, width, LINES, totals, step
+                            batch_rows,
+                            x_here,
+                            x_step,
+                            unpacked.ctypes.data,
+                            unpacked_step,
+                            width,
+                            OUTPUTS_AT_ONCE,
+                            sums_here,
+                            sums.strides[0],
                         )
                     else:
                         accumulate(
-                            kind, group, x_here, x_step, source, w_step, width, LINES, totals, step
+                            kind,
+                            batch_rows,
+                            x_here,
+                            x_step,
+                            source,
+                            w_step,
+                            width,
+                            OUTPUTS_AT_ONCE,
+                            sums_here,
+                            sums.strides[0],
                         )
             for row in range(rows):
-                totals = sums.ctypes.data + row * sums.strides[1]
-                fold_sums(totals, sums.strides[0], count, y + row * y_step + 4 * first)
+                sums_of_row = sums.ctypes.data + row * sums.strides[1]
+                fold_sums(sums_of_row, sums.strides[0], count, y + row * y_step + 4 * first)
 
     signature = types.void(*[types.int64] * 8)
     address: int = cfunc(signature, cache=True)(multiply_rows).address

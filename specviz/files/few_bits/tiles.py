@@ -32,11 +32,14 @@ from .blocks import (
     Q8_0,
     STEP,
 )
-from .ir import VECTOR_LENGTH as OUTPUTS
+from .ir import VECTOR_LENGTH
+
+OUTPUTS = VECTOR_LENGTH  # of a tile: one for each lane of a vector
 
 
 class Elements(NamedTuple):
-    """The elements of a block in their order: scales, words, and scales again."""
+    """The numbers of a block's elements in their order: scales, words, and scales again. A scale is
+    one unit of two bytes, and a word two."""
 
     scales: int
     words: int
@@ -60,7 +63,7 @@ FIFTH_BITS = (Q5_0, Q5_1)
 
 TILES_IN_STEP = STEP // OUTPUTS
 
-TILES_AT_A_TIME = 64
+TILES_AT_A_TIME = 64  # of a task for a thread
 
 
 def tile_bytes(kind: int, width: int) -> int:
@@ -112,19 +115,24 @@ def rows_of(kind: str, tiles: NDArray[np.uint8], outputs: NDArray[np.int64]) -> 
     lanes = outputs % OUTPUTS
     rows = np.empty((len(outputs), of_outputs.shape[1], units), np.uint16)
     elements = ELEMENTS[number]
-    words_end = elements.scales + 2 * elements.words
     for unit in range(units):
-        if elements.scales <= unit < words_end:
-            low = unit - (unit - elements.scales) % 2
-            units_at = OUTPUTS * low + 2 * lanes + unit - low
-        else:
-            units_at = OUTPUTS * unit + lanes
+        units_at = _units_in_tile(elements, unit, lanes)
         units_of_rows = np.take_along_axis(of_outputs, units_at[:, None, None], 2)
         rows[:, :, unit] = units_of_rows[:, :, 0]
     if number in FIFTH_BITS:
         word = slice(elements.scales, elements.scales + 2)
         rows[:, :, word] = _in_file_order(rows[:, :, word])
     return rows.view(np.uint8).reshape(len(outputs), -1)
+
+
+def _units_in_tile(elements: Elements, unit: int, lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The indices in a tile's block of a unit of a row's block, for the outputs of some lanes."""
+    words_begin = elements.scales
+    words_end = words_begin + 2 * elements.words
+    if not words_begin <= unit < words_end:
+        return OUTPUTS * unit + lanes
+    half = (unit - words_begin) % 2  # of the word
+    return OUTPUTS * (unit - half) + 2 * lanes + half
 
 
 def _in_file_order(words: NDArray[np.uint16]) -> NDArray[np.uint16]:
@@ -139,8 +147,8 @@ def _in_file_order(words: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 @njit(nogil=True, cache=True)
 def _write_scales(rows, begin, end, tiles):
-    """Copy the units `begin` to `end` of rows, [outputs, blocks, units], to tiles, [tiles, blocks,
-    units]."""
+    """Copy the units from `begin` to before `end` of rows, [outputs, blocks, units], to tiles,
+    [tiles, blocks, units]."""
     for output in range(len(rows)):
         for block in range(rows.shape[1]):
             for unit in range(begin, end):

@@ -58,7 +58,7 @@ from .ir import (
     vector_at,
 )
 
-LINE = 64  # bytes of a cache line
+CACHE_LINE = 64  # bytes
 AHEAD = 8192  # prefetch distance in bytes: more than arrive during one memory access
 
 
@@ -165,7 +165,7 @@ def gate_by_silu(b, gate, up, count):
     loop.end([])
 
 
-def _outputs(kind: int, rows: int) -> int:
+def _outputs_at_once(kind: int, rows: int) -> int:
     """The number of outputs that can be summed side by side in the vector registers."""
     if rows == 1:  # such a product waits for memory only, so few streams of weights are best
         return 2
@@ -203,17 +203,18 @@ def multiply(b, kind, x, w, w_step, inputs, outputs, y):
     x, y: fp32, x in the order of `rows.in_both_orders` that suits the kind. w: of `kind`. inputs:
     a multiple of a step's weights.
     """
-    width = _outputs(kind, 1)
+    width = _outputs_at_once(kind, 1)
     whole = b.and_(outputs, i64(-width))
-    _tiles(b, kind, width, x, w, w_step, inputs, whole, y)
+    _multiply_by(b, kind, width, x, w, w_step, inputs, whole, y)
     rest = b.sub(outputs, whole)
     w_rest = b.add(w, b.mul(w_step, whole))
     y_rest = number_at(b, y, whole)
-    _tiles(b, kind, 1, x, w_rest, w_step, inputs, rest, y_rest)
+    _multiply_by(b, kind, 1, x, w_rest, w_step, inputs, rest, y_rest)
 
 
-def _tiles(b, kind, width, x, w, w_step, inputs, outputs, y):
-    """Compute all outputs, a multiple of `width`, `width` of them side by side."""
+def _multiply_by(b, kind, width, x, w, w_step, inputs, outputs, y):
+    """`multiply` for a number of outputs that is a multiple of `width`, `width` of them side by
+    side."""
     with b.if_then(b.icmp_signed(">", outputs, i64(0))):
         loop = Loop(b, outputs, width, [w])
         first_row = loop.carried[0]
@@ -247,7 +248,7 @@ def accumulate_unpacked(b, rows, x, x_step, w, w_step, inputs, outputs, sums, su
 
 
 def _accumulate(b, kind, rows, x, x_step, w, w_step, inputs, outputs, sums, sums_step, ahead):
-    width = _outputs(kind, rows)
+    width = _outputs_at_once(kind, rows)
     xs = [row_at(b, x, x_step, r) for r in range(rows)]
     loop = Loop(b, outputs, width, [w, sums])
     first_row, first_sums = loop.carried
@@ -286,34 +287,43 @@ def _dot_products(b, kind, xs, ws, inputs, start, ahead):
     pieces = VECTOR_LENGTH // lanes
     scales = [memory_of(b, VECTOR_LENGTH) for _ in ws]
     sums = [cut(b, vector, lanes, piece) for vector in start for piece in range(pieces)]
-    loop = Loop(b, inputs, layout.weights, [i64(0), *sums])
-    steps = [b.add(address, loop.carried[0]) for address in ws]
+    each_step = Loop(b, inputs, layout.weights, [i64(0), *sums])
+    steps = [b.add(address, each_step.carried[0]) for address in ws]
     for step, memory in zip(steps, scales, strict=True):
         if ahead:
             _prefetch_step(b, layout, step, ahead)
         if layout.scales is not None:
             layout.scales(b, step, memory)
-    parts = Loop(b, i64(layout.parts), 1, loop.carried[1:])
-    sums = list(parts.carried)
-    done = b.add(loop.index, b.mul(parts.index, i64(layout.weights // layout.parts)))
-    x_offset = b.mul(done, i64(4))
-    streams = [
-        layout.unpack(b, step, memory, parts.index)
+
+    each_part = Loop(b, i64(layout.parts), 1, each_step.carried[1:])
+    sums = list(each_part.carried)
+    part_begin = b.mul(each_part.index, i64(layout.weights // layout.parts))
+    x_offset = b.mul(b.add(each_step.index, part_begin), i64(4))
+    unpacked = [
+        layout.unpack(b, step, memory, each_part.index)
         for step, memory in zip(steps, scales, strict=True)
     ]
-    for index, weights in enumerate(zip(*streams, strict=True)):
-        for piece in range(pieces):
-            pieces_of_weights = [cut(b, vector, lanes, piece) for vector in weights]
-            offset = i64(4 * (VECTOR_LENGTH * index + lanes * piece))
-            for r, address in enumerate(xs):
-                x_piece = load(b, b.add(b.add(address, x_offset), offset), lanes)
-                for o, w_piece in enumerate(pieces_of_weights):
-                    i = (r * len(ws) + o) * pieces + piece
-                    sums[i] = fma(b, x_piece, w_piece, sums[i])
-    parts.end(sums)
-    next_step = after(b, loop.carried[0], layout.bytes)
-    loop.end([next_step, *parts.carried_out])
-    return [joined(b, group) for group in batched(loop.carried_out[1:], pieces)]
+    for index, weights in enumerate(zip(*unpacked, strict=True)):
+        _add_products(b, xs, x_offset, index, weights, lanes, sums)
+    each_part.end(sums)
+
+    next_step = after(b, each_step.carried[0], layout.bytes)
+    each_step.end([next_step, *each_part.carried_out])
+    return [joined(b, vector) for vector in batched(each_step.carried_out[1:], pieces)]
+
+
+def _add_products(b, xs, x_offset, index, weights, lanes, sums):
+    """Add the products of each row's vector of inputs at an index, from `x_offset` on, with that
+    vector of weights of each output. sums: in pieces of `lanes` lanes, [rows, outputs, pieces]."""
+    pieces = VECTOR_LENGTH // lanes
+    for piece in range(pieces):
+        w_pieces = [cut(b, vector, lanes, piece) for vector in weights]
+        offset = i64(4 * (VECTOR_LENGTH * index + lanes * piece))
+        for r, address in enumerate(xs):
+            x_piece = load(b, b.add(b.add(address, x_offset), offset), lanes)
+            for o, w_piece in enumerate(w_pieces):
+                i = (r * len(weights) + o) * pieces + piece
+                sums[i] = fma(b, x_piece, w_piece, sums[i])
 
 
 def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
@@ -323,12 +333,12 @@ def batched(values: Sequence[Any], size: int) -> list[Sequence[Any]]:
 
 def _prefetch_step(b: ir.IRBuilder, layout: Layout, address: Any, ahead: int) -> None:
     """Prefetch the weights `ahead` bytes after those of one step."""
-    for line in range(0, layout.bytes, LINE):
+    for line in range(0, layout.bytes, CACHE_LINE):
         prefetch(b, after(b, address, line + ahead))
 
 
 def prefetch(b: ir.IRBuilder, address: Any) -> None:
-    # The outputs of a tile are separate streams, which the processor's own prefetcher misses. The
+    # Outputs side by side are separate streams, which the processor's own prefetcher misses. The
     # target is the second level of cache: the first has too few open accesses for the memory's
     # bandwidth.
     kinds = [I8.as_pointer(), I32, I32, I32]

@@ -1,4 +1,10 @@
-"""Compiled passes over the weights of a model or a head, and the engines built on them."""
+"""Compiled passes over the weights of a model or a head, and the engines built on them.
+
+CompiledEngine.forward -> Passes.plan_pass -> a `Plan`: the parameters of one pass
+                       -> Passes.run -> thread_pool.run_with_workers -> forward.run_pass
+CompiledEngine.draft   -> two plans, for the first pass and all others
+                       -> thread_pool.run_draft: passes and draws in one call
+"""
 
 from __future__ import annotations
 
@@ -30,7 +36,7 @@ from ...files.few_bits.products import product_code
 from ...files.few_bits.stale_code import forget_stale_code
 from ...files.few_bits.tiles import TILES_IN_STEP, tile_bytes
 from ...files.few_bits.unpacking import DTYPE_KINDS
-from ...files.few_bits.vector import LINE
+from ...files.few_bits.vector import CACHE_LINE
 from .forward import compiled_pass
 from .integer_products import integer_product_code
 from .rows import Layer, Plan, Weight
@@ -191,8 +197,8 @@ def aligned_zeros(shape: tuple[int, ...]) -> Floats:
     """fp32 zeros that begin at a line of the processor's cache. NumPy's arrays begin inside one, so
     that half of all vectors would cross two."""
     count = math.prod(shape)
-    memory = np.zeros(count + LINE // 4, np.float32)
-    begin = -memory.ctypes.data % LINE // 4  # numbers up to the next line
+    memory = np.zeros(count + CACHE_LINE // 4, np.float32)
+    begin = -memory.ctypes.data % CACHE_LINE // 4  # numbers up to the next line
     return memory[begin : begin + count].reshape(shape)
 
 

@@ -32,6 +32,96 @@ from .rows import (
 )
 
 
+@cache
+def compiled_pass():
+    """Compile `run_pass` for calls by address: direct callers would be compiled together with all
+    of it."""
+    return cfunc(types.void(types.int64, types.int64), cache=True)(run_pass)
+
+
+def run_pass(thread, address):
+    """Run one thread's share of the pass whose plan is at `address`.
+
+    Each thread norms all rows for itself, and computes its own columns of each product. At barriers
+    the threads wait for columns of the others.
+    """
+    plan = plan_at(address)
+    threads = plan.threads
+    n = plan.tokens
+    keep = plan.keep
+    arrivals = plan.arrivals
+    layers = carray(pointer(plan.layers), plan.depth, LAYER)
+    frequencies = carray(pointer(plan.frequencies), plan.head_dim // 2, np.float32)
+    x = matrix(plan.x, n, plan.width)
+    normed = np.empty((n, plan.width), np.float32)
+    angles = angles_of(frequencies, plan.rotary_factor, plan.start, n)
+    embed(plan, carray(pointer(plan.ids), n, np.int64), thread, x)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
+    for i in range(plan.depth):
+        layer = layers[i]
+        inputs = normed
+        keys, values = cache_of(plan, i)
+        if plan.hidden != 0:
+            inputs, arrivals = _draft_head_inputs(plan, layer, thread, arrivals, x)
+        else:
+            norm(x, layer.input_norm, plan.eps, np.float32(1.0), normed)
+        ordered_inputs = in_both_orders(plan, inputs)
+        arrivals = attention_block(
+            plan, layer, thread, arrivals, angles, ordered_inputs, x, keys, values
+        )
+        arrivals = mlp_block(plan, layer, thread, arrivals, x, normed)
+        # No thread writes to x before all have synchronized twice in the next layer.
+        if thread == 0 and plan.states != 0:
+            _keep_states(plan, i, x)
+    last = normed[n - keep :]
+    norm(x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last)
+    begin, end = thread_range(plan.vocab, thread, threads, STEP)
+    logits = matrix(plan.logits, keep, plan.vocab)
+    product(plan, in_both_orders(plan, last), plan.output_layer, plan.nothing, begin, end, logits)
+    wait_at_barrier(plan.barrier, arrivals, threads)
+
+
+@compiled_only
+def plan_at(address):
+    """The plan at an address, not a copy."""
+    return carray(pointer(address), 1, PLAN)[0]
+
+
+@inlined
+def attention_block(plan, layer, thread, arrivals, angles, ordered_inputs, x, keys, values):
+    """x += attention, the thread's share. Returns the arrivals.
+
+    ordered_inputs: [n, ...], from `in_both_orders`. x: [n, width]. keys, values: of `cache_of`.
+    """
+    threads = plan.threads
+    head_dim = plan.head_dim
+    eps = plan.eps
+    n = x.shape[0]
+    q = matrix(plan.q, n, plan.heads * head_dim)
+    k = matrix(plan.k, n, plan.kv_heads * head_dim)
+    v = matrix(plan.v, n, plan.kv_heads * head_dim)
+    attended = matrix(plan.attended, n, plan.heads * head_dim)
+    first, last = thread_range(plan.heads, thread, threads, 1)
+    begin = first * head_dim
+    end = last * head_dim
+    product(plan, ordered_inputs, layer.query, layer.query_bias, begin, end, q)
+    norm_heads(q, first, last, head_dim, layer.query_norm, eps)
+    rotate(q, first, last, head_dim, angles, plan.score_factor)
+    first, last = thread_range(plan.kv_heads, thread, threads, 1)
+    begin = first * head_dim
+    end = last * head_dim
+    product(plan, ordered_inputs, layer.key, layer.key_bias, begin, end, k)
+    product(plan, ordered_inputs, layer.value, layer.value_bias, begin, end, v)
+    norm_heads(k, first, last, head_dim, layer.key_norm, eps)
+    rotate(k, first, last, head_dim, angles, np.float32(1.0))
+    write_cache(k, v, first, last, plan.start, keys, values)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
+    attend(plan, q, keys, values, thread, attended)
+    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
+    _add_product(plan, attended, layer.out, layer.out_bias, thread, x)
+    return wait_at_barrier(plan.barrier, arrivals, threads)
+
+
 @inlined
 def cache_of(plan, layer):
     """The cached keys and values of a layer, fp32 in the shapes of `attend`."""
@@ -96,41 +186,6 @@ def attend(plan, q, keys, values, thread, attended):
                     4 * head_dim,
                     head_dim,
                 )
-
-
-@inlined
-def attention_block(plan, layer, thread, arrivals, angles, ordered_inputs, x, keys, values):
-    """x += attention, the thread's share. Returns the arrivals.
-
-    ordered_inputs: [n, ...], from `in_both_orders`. x: [n, width]. keys, values: of `cache_of`.
-    """
-    threads = plan.threads
-    head_dim = plan.head_dim
-    eps = plan.eps
-    n = x.shape[0]
-    q = matrix(plan.q, n, plan.heads * head_dim)
-    k = matrix(plan.k, n, plan.kv_heads * head_dim)
-    v = matrix(plan.v, n, plan.kv_heads * head_dim)
-    attended = matrix(plan.attended, n, plan.heads * head_dim)
-    first, last = thread_range(plan.heads, thread, threads, 1)
-    begin = first * head_dim
-    end = last * head_dim
-    product(plan, ordered_inputs, layer.query, layer.query_bias, begin, end, q)
-    norm_heads(q, first, last, head_dim, layer.query_norm, eps)
-    rotate(q, first, last, head_dim, angles, plan.score_factor)
-    first, last = thread_range(plan.kv_heads, thread, threads, 1)
-    begin = first * head_dim
-    end = last * head_dim
-    product(plan, ordered_inputs, layer.key, layer.key_bias, begin, end, k)
-    product(plan, ordered_inputs, layer.value, layer.value_bias, begin, end, v)
-    norm_heads(k, first, last, head_dim, layer.key_norm, eps)
-    rotate(k, first, last, head_dim, angles, np.float32(1.0))
-    write_cache(k, v, first, last, plan.start, keys, values)
-    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
-    attend(plan, q, keys, values, thread, attended)
-    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
-    _add_product(plan, attended, layer.out, layer.out_bias, thread, x)
-    return wait_at_barrier(plan.barrier, arrivals, threads)
 
 
 @compiled_only
@@ -212,58 +267,3 @@ def _keep_states(plan, layer, x):
     for r in range(x.shape[0]):
         for i in range(width):
             kept[r, slot * width + i] = x[r, i]
-
-
-@compiled_only
-def plan_at(address):
-    """The plan at an address, not a copy."""
-    return carray(pointer(address), 1, PLAN)[0]
-
-
-@cache
-def compiled_pass():
-    """Compile `run_pass` for calls by address: direct callers would be compiled together with all
-    of it."""
-    return cfunc(types.void(types.int64, types.int64), cache=True)(run_pass)
-
-
-def run_pass(thread, address):
-    """Run one thread's share of the pass whose plan is at `address`.
-
-    Each thread norms all rows for itself, and computes its own columns of each product. At barriers
-    the threads wait for columns of the others.
-    """
-    plan = plan_at(address)
-    threads = plan.threads
-    n = plan.tokens
-    keep = plan.keep
-    arrivals = plan.arrivals
-    layers = carray(pointer(plan.layers), plan.depth, LAYER)
-    frequencies = carray(pointer(plan.frequencies), plan.head_dim // 2, np.float32)
-    x = matrix(plan.x, n, plan.width)
-    normed = np.empty((n, plan.width), np.float32)
-    angles = angles_of(frequencies, plan.rotary_factor, plan.start, n)
-    embed(plan, carray(pointer(plan.ids), n, np.int64), thread, x)
-    arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
-    for i in range(plan.depth):
-        layer = layers[i]
-        inputs = normed
-        keys, values = cache_of(plan, i)
-        if plan.hidden != 0:
-            inputs, arrivals = _draft_head_inputs(plan, layer, thread, arrivals, x)
-        else:
-            norm(x, layer.input_norm, plan.eps, np.float32(1.0), normed)
-        ordered_inputs = in_both_orders(plan, inputs)
-        arrivals = attention_block(
-            plan, layer, thread, arrivals, angles, ordered_inputs, x, keys, values
-        )
-        arrivals = mlp_block(plan, layer, thread, arrivals, x, normed)
-        # No thread writes to x before all have synchronized twice in the next layer.
-        if thread == 0 and plan.states != 0:
-            _keep_states(plan, i, x)
-    last = normed[n - keep :]
-    norm(x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last)
-    begin, end = thread_range(plan.vocab, thread, threads, STEP)
-    logits = matrix(plan.logits, keep, plan.vocab)
-    product(plan, in_both_orders(plan, last), plan.output_layer, plan.nothing, begin, end, logits)
-    wait_at_barrier(plan.barrier, arrivals, threads)
