@@ -395,7 +395,7 @@ MUTANTS = [
     Mutant("integers", "round_inputs", "splat(0.0)), b.fadd)", "splat(0.5)), b.fadd)", "integer_products"),
     Mutant("integers", "_rounded", '"roundeven"', '"floor"', "integer_products"),
     Mutant("integers", "round_inputs", "F32(LARGEST_INPUT), size", "F32(100.0), size", "integer_products"),
-    Mutant("integers", "round_inputs", "b.mul(of_half, start_factor)", "of_half", "integer_products"),
+    Mutant("integers", "round_inputs", "b.mul(sum_of_half, negative_bias)", "sum_of_half", "integer_products"),
     Mutant("integers", "_add_group", "after(b, record, SUM_AT)", "after(b, record, SCALE_AT)", "integer_products"),
     Mutant("integers", "_start", "count == 1", "count == 2", "integer_products"),
     Mutant("integers", "multiply_tiles", "RECORD * (index * rows + row)", "RECORD * (index + row)", "integer_products"),

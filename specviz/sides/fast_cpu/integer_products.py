@@ -66,8 +66,9 @@ MAX_TOGETHER = 8  # rows of inputs that are multiplied together
 AHEAD = 8192  # prefetch distance in bytes
 TINY = 1e-30  # inputs below it are rounded to 0
 
-# A record is a block of rounded inputs: 32 codes, then fp32 scale and sum of the codes, and for
-# each half of the block the int32 with which its sums begin.
+# A record is a block of rounded inputs: 32 int8, then their scale and their sum as fp32. For each
+# half of the block follows an int32 with which its sums begin: it removes the bias of the weights'
+# codes.
 RECORD = 48  # bytes
 SCALE_AT = 32
 SUM_AT = 36
@@ -151,11 +152,10 @@ def code_bias(kind: int, form: str) -> int:
 
 @operation()
 def round_inputs(b, x, count, bias, records, step):
-    """Round `count` fp32 numbers, a multiple of `BLOCK`, to codes and a scale for each block.
+    """Round `count` fp32 inputs, a multiple of `BLOCK`, to a record for each block.
 
     records: the address of the first block's record. step: bytes from a record to the next. bias:
-    of the weights' codes, to be corrected in the sums. The scale is NaN if a number is NaN or
-    infinite.
+    of the weights' codes. The scale is NaN if an input is NaN or infinite.
     """
     loop = Loop(b, count, BLOCK, [records])
     record = loop.carried[0]
@@ -167,15 +167,15 @@ def round_inputs(b, x, count, bias, records, step):
     size = larger(b, largest, F32(TINY))
     factors = spread(b, b.fdiv(F32(LARGEST_INPUT), size))
     total = integers(0)
-    start_factor = b.neg(b.trunc(bias, I32))
+    negative_bias = b.neg(b.trunc(bias, I32))
     for index, half in enumerate(halves):
-        codes = _rounded(b, b.fmul(half, factors))
-        code_bytes = b.trunc(codes, ir.VectorType(I8, VECTOR_LENGTH))
-        store(b, code_bytes, after(b, record, VECTOR_LENGTH * index))
-        of_half = fold(b, codes, b.add)
-        start = b.mul(of_half, start_factor)
+        rounded = _rounded(b, b.fmul(half, factors))
+        as_bytes = b.trunc(rounded, ir.VectorType(I8, VECTOR_LENGTH))
+        store(b, as_bytes, after(b, record, VECTOR_LENGTH * index))
+        sum_of_half = fold(b, rounded, b.add)
+        start = b.mul(sum_of_half, negative_bias)
         store(b, start, after(b, record, STARTS_AT + 4 * index))
-        total = b.add(total, codes)
+        total = b.add(total, rounded)
     whole_sum = b.sitofp(fold(b, total, b.add), F32)
     store(b, whole_sum, after(b, record, SUM_AT))
     nan_or_zero = fold(b, b.fmul(b.fadd(*halves), splat(0.0)), b.fadd)
@@ -185,9 +185,9 @@ def round_inputs(b, x, count, bias, records, step):
 
 
 def _rounded(b: ir.IRBuilder, numbers: Any) -> Any:
-    """The nearest codes, from -127 to 127."""
+    """The nearest integers, from -127 to 127."""
     nearest = call_intrinsic(b, "roundeven", numbers)
-    # NaN becomes the lowest code; the scale makes it NaN again.
+    # NaN becomes the lowest one; the scale makes it NaN again.
     bounded = call_intrinsic(b, "maxnum", nearest, splat(-LARGEST_INPUT))
     bounded = call_intrinsic(b, "minnum", bounded, splat(LARGEST_INPUT))
     return b.fptosi(bounded, INTEGERS)

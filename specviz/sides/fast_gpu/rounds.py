@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 TURNS = 2  # programs that take turns
 FED = 2  # committed tokens that a draft model reads again: after a round its cache may lack one
-
 _step_by_step: ContextVar[bool] = ContextVar("step_by_step", default=False)
 
 
@@ -49,151 +48,20 @@ def step_by_step() -> Iterator[None]:
         _step_by_step.reset(token)
 
 
-class Mark:
-    """A mark in a device's stream of work, at which the device records its time. is_captured:
-    whether it is part of a program.
-    """
-
-    def __init__(self, device: torch.device, *, is_captured: bool = False) -> None:
-        self._event: Any = None
-        self._seconds = 0.0
-        if device.type == "cuda":
-            self._event = torch.cuda.Event(enable_timing=True, external=is_captured)
-
-    def set(self) -> None:
-        """Set it after all work enqueued so far."""
-        if self._event is not None:
-            self._event.record()
-        else:
-            self._seconds = time.perf_counter()
-
-    def wait(self) -> None:
-        """Block the host until the device has reached it."""
-        if self._event is not None:
-            self._event.synchronize()
-
-    def hold(self, stream: Any) -> None:
-        """Make a CUDA stream wait for it."""
-        self._event.wait(stream)
-
-    def seconds_until(self, later: Mark) -> float:
-        """Device seconds between two marks, both of which must be reached."""
-        if self._event is None:
-            return later._seconds - self._seconds
-        milliseconds: float = self._event.elapsed_time(later._event)
-        return milliseconds / 1000
-
-
-class RoundFunction:
-    """The computation of a round, as the function of a program.
-
-    target, draft: their caches; draft is the target's own where its first `layers` draft, and None
-    without drafts. drafted: set when all drafts are drawn.
-    """
-
-    def __init__(
-        self,
-        run: RunContext,
-        target: InPlaceCache,
-        draft: InPlaceCache | None,
-        layers: int | None,
-    ) -> None:
-        self.drafted = Mark(run.device, is_captured=True)
-        self._run = run
-        self._target = target
-        self._draft: weakref.ref[InPlaceCache] | None = None
-        if draft is not None:
-            # The program is in the target's cache, which must not keep another one alive.
-            self._draft = weakref.ref(draft)
-        self._layers = layers
-
-    def __call__(self, state: Tensor, draws: Tensor) -> tuple[Tensor, ...]:
-        """state: int64 [3], the number of committed tokens and the last two of them. draws: fp64
-        [2 gamma + 1], for the drafts, for their verdict, and for the token that follows.
-
-        Returns the next state; int64 [gamma + 2], the drafted ids, how many are accepted and the
-        next id; p and logits, fp32 [gamma + 1, vocab]; and q and the logits of the draft, fp32
-        [gamma, vocab], where a model drafts.
-        """
-        settings = self._run.settings
-        gamma = len(draws) // 2
-        length = state[:1]
-        last = state[2:]
-        drafts = self._drafts(state, draws[:gamma])
-        self.drafted.set()
-
-        feed = torch.cat([last, *drafts.ids])  # [gamma + 1]
-        positions = length - 1 + torch.arange(gamma + 1, device=state.device)
-        logits = self._target.logits(feed, positions, gamma + 1)
-        p = probabilities(logits, settings)
-        q = torch.cat([p[:0], *drafts.q])
-        rule = self._run.other_rule or decide_on_tensors
-        decision = rule(p, q, feed[1:], draws[gamma:-1], PremadeDraws(draws[-1:]))
-
-        accepted, next_id = decision.split(1)
-        last_but_one = feed.gather(0, accepted)
-        next_state = torch.cat([length + accepted + 1, last_but_one, next_id])
-        outputs = (next_state, torch.cat([feed[1:], decision]), p, logits)
-        if gamma == 0:
-            return outputs
-        return (*outputs, q, torch.cat(drafts.logits))
-
-    def _drafts(self, state: Tensor, draws: Tensor) -> Drafts:
-        drafts = Drafts([], [], [])
-        if self._draft is None:
-            return drafts
-        cache = self._draft()
-        assert cache is not None, "a run keeps the caches of its rounds alive"
-        fed = FED
-        if cache is self._target:  # it lacks the last token alone
-            fed = 1
-        feed = state[-fed:]
-        positions = state[:1] + torch.arange(-fed, 0, device=state.device)
-        for draw in draws.split(1):
-            logits = cache.logits(feed, positions, 1, self._layers)
-            q, feed = sample(logits, self._run.settings, draw)
-            positions = positions[-1:] + 1
-            drafts.ids.append(feed)
-            drafts.q.append(q)
-            drafts.logits.append(logits)
-        return drafts
-
-
-@dataclass(frozen=True, slots=True)
-class Drafts:
-    """Of each draft step: the id, int64 [1], the row that it was drawn from and its logits, fp32
-    [1, vocab]."""
-
-    ids: list[Tensor]
-    q: list[Tensor]
-    logits: list[Tensor]
-
-
-class EnqueuedRound:
-    """A round that the device runs, or has run. begun: set before the host prepared it."""
-
-    def __init__(self, program: Program, begun: Mark) -> None:
-        self.program = program
-        self.done = Mark(program.outputs[0].device)
-        self._begun = begun
-        self._numbers: Tensor = program.outputs[1]
-        if self._numbers.device.type == "cuda":  # on other devices a read is a copy that waits
-            on_host = torch.empty(self._numbers.shape, dtype=torch.int64, pin_memory=True)
-            self._numbers = on_host.copy_(self._numbers, non_blocking=True)
-        self.done.set()
-
-    def numbers(self) -> list[int]:
-        """The drafted ids, the number accepted and the next id. This is the round's only wait."""
-        self.done.wait()
-        numbers: list[int] = self._numbers.tolist()
-        return numbers
-
-    def seconds(self) -> tuple[float, float]:
-        """Seconds of the drafts, and of the rest of the round, once it has been read."""
-        function = self.program.function
-        assert isinstance(function, RoundFunction)
-        drafted = function.drafted
-        return self._begun.seconds_until(drafted), drafted.seconds_until(self.done)
+def whole_rounds(
+    path: DecodingPath, drafter: Drafter, prompt_ids: Sequence[int]
+) -> DeviceRounds | None:
+    """The whole rounds of a lane; None where its drafts are not made on the target's device, and
+    after a prompt of one token: a round begins with two."""
+    assert isinstance(path, GraphPath)
+    if _step_by_step.get() or len(prompt_ids) < 2 or path.run.device != path.engine.device:
+        return None
+    if path.run.settings.gamma == 0:
+        return DeviceRounds(path, None, None)
+    drafting = drafter.path
+    if not isinstance(drafting, GraphPath) or drafting.engine.device != path.engine.device:
+        return None
+    return DeviceRounds(path, drafting, drafter.layers)
 
 
 class DeviceRounds:
@@ -322,23 +190,154 @@ class DeviceRounds:
         return state.to(self._run.device, non_blocking=True)
 
 
-def whole_rounds(
-    path: DecodingPath, drafter: Drafter, prompt_ids: Sequence[int]
-) -> DeviceRounds | None:
-    """The whole rounds of a lane; None where its drafts are not made on the target's device, and
-    after a prompt of one token: a round begins with two."""
-    assert isinstance(path, GraphPath)
-    if _step_by_step.get() or len(prompt_ids) < 2 or path.run.device != path.engine.device:
-        return None
-    if path.run.settings.gamma == 0:
-        return DeviceRounds(path, None, None)
-    drafting = drafter.path
-    if not isinstance(drafting, GraphPath) or drafting.engine.device != path.engine.device:
-        return None
-    return DeviceRounds(path, drafting, drafter.layers)
-
-
 @cache
 def _reading_stream(device: torch.device) -> Any:
     """The stream on which finished rounds are read while the next one runs."""
     return torch.cuda.Stream(device)
+
+
+class EnqueuedRound:
+    """A round that the device runs, or has run. begun: set before the host prepared it."""
+
+    def __init__(self, program: Program, begun: Mark) -> None:
+        self.program = program
+        self.done = Mark(program.outputs[0].device)
+        self._begun = begun
+        self._numbers: Tensor = program.outputs[1]
+        if self._numbers.device.type == "cuda":  # on other devices a read is a copy that waits
+            on_host = torch.empty(self._numbers.shape, dtype=torch.int64, pin_memory=True)
+            self._numbers = on_host.copy_(self._numbers, non_blocking=True)
+        self.done.set()
+
+    def numbers(self) -> list[int]:
+        """The drafted ids, the number accepted and the next id. This is the round's only wait."""
+        self.done.wait()
+        numbers: list[int] = self._numbers.tolist()
+        return numbers
+
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of the drafts, and of the rest of the round, once it has been read."""
+        function = self.program.function
+        assert isinstance(function, RoundFunction)
+        drafted = function.drafted
+        return self._begun.seconds_until(drafted), drafted.seconds_until(self.done)
+
+
+class RoundFunction:
+    """The computation of a round, as the function of a program.
+
+    target, draft: their caches; draft is the target's own where its first `layers` draft, and None
+    without drafts. drafted: set when all drafts are drawn.
+    """
+
+    def __init__(
+        self,
+        run: RunContext,
+        target: InPlaceCache,
+        draft: InPlaceCache | None,
+        layers: int | None,
+    ) -> None:
+        self.drafted = Mark(run.device, is_captured=True)
+        self._run = run
+        self._target = target
+        self._draft: weakref.ref[InPlaceCache] | None = None
+        if draft is not None:
+            # The program is in the target's cache, which must not keep another one alive.
+            self._draft = weakref.ref(draft)
+        self._layers = layers
+
+    def __call__(self, state: Tensor, draws: Tensor) -> tuple[Tensor, ...]:
+        """state: int64 [3], the number of committed tokens and the last two of them. draws: fp64
+        [2 gamma + 1], for the drafts, for their verdict, and for the token that follows.
+
+        Returns the next state; int64 [gamma + 2], the drafted ids, how many are accepted and the
+        next id; p and logits, fp32 [gamma + 1, vocab]; and q and the logits of the draft, fp32
+        [gamma, vocab], where a model drafts.
+        """
+        settings = self._run.settings
+        gamma = len(draws) // 2
+        length = state[:1]
+        last = state[2:]
+        drafts = self._drafts(state, draws[:gamma])
+        self.drafted.set()
+
+        feed = torch.cat([last, *drafts.ids])  # [gamma + 1]
+        positions = length - 1 + torch.arange(gamma + 1, device=state.device)
+        logits = self._target.logits(feed, positions, gamma + 1)
+        p = probabilities(logits, settings)
+        q = torch.cat([p[:0], *drafts.q])
+        rule = self._run.other_rule or decide_on_tensors
+        decision = rule(p, q, feed[1:], draws[gamma:-1], PremadeDraws(draws[-1:]))
+
+        accepted, next_id = decision.split(1)
+        last_but_one = feed.gather(0, accepted)
+        next_state = torch.cat([length + accepted + 1, last_but_one, next_id])
+        outputs = (next_state, torch.cat([feed[1:], decision]), p, logits)
+        if gamma == 0:
+            return outputs
+        return (*outputs, q, torch.cat(drafts.logits))
+
+    def _drafts(self, state: Tensor, draws: Tensor) -> Drafts:
+        drafts = Drafts([], [], [])
+        if self._draft is None:
+            return drafts
+        cache = self._draft()
+        assert cache is not None, "a run keeps the caches of its rounds alive"
+        fed = FED
+        if cache is self._target:  # it lacks the last token alone
+            fed = 1
+        feed = state[-fed:]
+        positions = state[:1] + torch.arange(-fed, 0, device=state.device)
+        for draw in draws.split(1):
+            logits = cache.logits(feed, positions, 1, self._layers)
+            q, feed = sample(logits, self._run.settings, draw)
+            positions = positions[-1:] + 1
+            drafts.ids.append(feed)
+            drafts.q.append(q)
+            drafts.logits.append(logits)
+        return drafts
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """Of each draft step: the id, int64 [1], the row that it was drawn from and its logits, fp32
+    [1, vocab]."""
+
+    ids: list[Tensor]
+    q: list[Tensor]
+    logits: list[Tensor]
+
+
+class Mark:
+    """A mark in a device's stream of work, at which the device records its time. is_captured:
+    whether it is part of a program.
+    """
+
+    def __init__(self, device: torch.device, *, is_captured: bool = False) -> None:
+        self._event: Any = None
+        self._seconds = 0.0
+        if device.type == "cuda":
+            self._event = torch.cuda.Event(enable_timing=True, external=is_captured)
+
+    def set(self) -> None:
+        """Set it after all work enqueued so far."""
+        if self._event is not None:
+            self._event.record()
+        else:
+            self._seconds = time.perf_counter()
+
+    def wait(self) -> None:
+        """Block the host until the device has reached it."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def hold(self, stream: Any) -> None:
+        """Make a CUDA stream wait for it."""
+        self._event.wait(stream)
+
+    def seconds_until(self, later: Mark) -> float:
+        """Device seconds between two marks, both of which must be reached."""
+        if self._event is None:
+            return later._seconds - self._seconds
+        milliseconds: float = self._event.elapsed_time(later._event)
+        return milliseconds / 1000
