@@ -293,12 +293,13 @@ def _trial(model: Any, pool: CachePool) -> str | None:
 def _triton_trial(model: Any, vocab: int, triton_pass: TritonPass) -> str | None:
     """Try Triton's kernels. Returns the reason against them, or None if they give the same logits
     and are not slower."""
-    ours = CachePool(model, vocab, None, triton_pass)
-    before = CachePool(model, vocab, None)
+    with_triton = CachePool(model, vocab, None, triton_pass)
+    with_torch = CachePool(model, vocab, None)
     try:
-        refusal = _logits_refusal(model, ours) or _capture_refusal(model, ours)
+        refusal = _logits_refusal(model, with_triton) or _capture_refusal(model, with_triton)
         if refusal is None and model.device.type == "cuda":
-            refusal = _slower(seconds_of_pass(model, ours), seconds_of_pass(model, before))
+            seconds = seconds_of_pass(model, with_triton)
+            refusal = _slower(seconds, seconds_of_pass(model, with_torch))
     except Exception as error:  # Triton has errors of its own
         refusal = first_line(error)
     return refusal

@@ -54,10 +54,10 @@ class Rotation(NamedTuple):
     cos: Tensor
     sin: Tensor
 
-    def rotate(self, states: Tensor) -> Tensor:
+    def rotate(self, heads: Tensor) -> Tensor:
         """Rotate queries or keys [n, heads, head_dim] to their positions."""
-        half = states.shape[-1] // 2
-        return torch.addcmul(states * self.cos, states.roll(half, -1), self.sin)
+        half = heads.shape[-1] // 2
+        return torch.addcmul(heads * self.cos, heads.roll(half, -1), self.sin)
 
 
 class LlamaPass:
@@ -129,9 +129,9 @@ class LlamaLayer:
         kv_heads = self._sizes.kv_heads
         head_dim = self._sizes.head_dim
         group = self._sizes.group
-        states = self._qkv(x).view(n, heads + 2 * kv_heads, head_dim)
+        qkv = self._qkv(x).view(n, heads + 2 * kv_heads, head_dim)
         # Queries and keys are rotated together, [n, heads, head_dim].
-        to_rotate, value = states.split((heads + kv_heads, kv_heads), 1)
+        to_rotate, value = qkv.split((heads + kv_heads, kv_heads), 1)
         if self._sizes.head_norms:
             query, key = to_rotate.split((heads, kv_heads), 1)
             query = norm(query, self._modules["query_norm"])
