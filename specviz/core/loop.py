@@ -93,8 +93,8 @@ def start_lane(
     make = make_state_engine if needs_states else make_engine
     target_engine: Engine = make(pair.target, pair.vocab)
     threads = lane_threads(pair, lane, target_engine)
-    target_engine.limit_threads(threads)  # made before its limit was known
-    with use_threads(threads):  # engines made below read the limit
+    target_engine.limit_threads(threads)
+    with use_threads(threads):  # a drafter makes its engines itself
         path = target_engine.path(run_context)
         drafter = make_drafter(pair, run_context, path)
     ids = list(prompt_ids)
