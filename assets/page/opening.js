@@ -1,9 +1,8 @@
 // The parts that are fetched when they are first opened: the views, the panels of the drawer, the menu Share,
 // the card of a token.
 
-import { closable, closest, element, find, findAll, loaded } from "specviz/dom/dom.js";
+import { closable, closest, element, find, findAll, importPart, loaded } from "specviz/dom/dom.js";
 import { kept, SWEEP } from "specviz/dom/kept.js";
-import { importPart } from "specviz/dom/part.js";
 import { hasBaseline } from "specviz/facts/lanes.js";
 
 /**

@@ -2,8 +2,7 @@
 // the server's offer.
 
 import { Controls } from "specviz/controls/controls.js";
-import { find } from "specviz/dom/dom.js";
-import { importPart } from "specviz/dom/part.js";
+import { find, importPart } from "specviz/dom/dom.js";
 import { mount } from "specviz/player.js";
 import { usualTemperature } from "specviz/run/address.js";
 import { drafterControl, keptDrafter } from "specviz/run/controls.js";
@@ -127,7 +126,7 @@ function connectControls(page) {
 
   async function run() {
     shell.clearLanes();
-    page.shownRun.awaitRun();
+    page.shownRun.beginWaiting();
     try {
       await server.run?.({ session: tab, ...controls.record }, {
         received: (delta) => page.shownRun.receive(delta),

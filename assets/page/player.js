@@ -4,16 +4,15 @@
 import { wireActions } from "specviz/actions.js";
 import { Address } from "specviz/run/address.js";
 import { Choosing } from "specviz/opening.js";
-import { find, findAll } from "specviz/dom/dom.js";
+import { find, findAll, importPart } from "specviz/dom/dom.js";
 import { lanesOf } from "specviz/facts/lanes.js";
 import { learn } from "specviz/facts/vocabulary.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { Notice } from "specviz/dom/notice.js";
-import { importPart } from "specviz/dom/part.js";
 import { Quiz, Stage } from "specviz/stage/stage.js";
 import { Repeats } from "specviz/race/repeats.js";
 import { ReadingMode } from "specviz/race/lane-grid.js";
-import { SlowReplay, Timeline } from "specviz/run/timeline.js";
+import { AutoReplay, Timeline } from "specviz/run/timeline.js";
 import { ShownRun } from "specviz/run/shown-run.js";
 import { newest } from "specviz/words/moment.js";
 import { Shell } from "specviz/shell.js";
@@ -81,7 +80,7 @@ function partsOf(root, server, config) {
   page.notice = new Notice(find(root, "[data-notice]"));
   page.timeline = new Timeline(() => page.view.requestDraw());
   page.shell = new Shell((theme) => page.address.change({ theme }));
-  page.replay = new SlowReplay(page.timeline);
+  page.replay = new AutoReplay(page.timeline);
   page.shownRun = new ShownRun(page, {
     begun: () => page.view.draw(),
     pending: (pending) => {

@@ -221,7 +221,7 @@ interface FetchState {
   offer?: Partial<Config>; // what the page offers now that the pair is here
 }
 
-/** A question about a run: its id, if the server knows it, one of its lanes, and the run itself. */
+/** The request of a check: its id, if the server knows it, one of its lanes, and the run itself. */
 interface RunWish {
   run: string | null;
   lane?: LaneName;
@@ -353,7 +353,7 @@ interface ControlWords {
 
 interface Config {
   vocabulary: Vocabulary;
-  questionsAt: string; // base address of the questions to the server
+  questionsAt: string; // base address of the requests to the server
   controls: ControlWords[]; // in the order of the panel
   served?: boolean; // by a server that can run the race
   awaited?: FetchState | null; // a pair that is not here yet and whose recordings are shown
@@ -511,9 +511,9 @@ type Standing = import("specviz/race/lane-grid.js").Standing;
 type Repeats = import("specviz/race/repeats.js").Repeats;
 type Address = import("specviz/run/address.js").Address;
 type Run = import("specviz/words/moment.js").Run;
-type SlowReplay = import("specviz/run/timeline.js").SlowReplay;
+type AutoReplay = import("specviz/run/timeline.js").AutoReplay;
 type ShownRun = import("specviz/run/shown-run.js").ShownRun;
-type Moment = import("specviz/run/timeline.js").Moment;
+type Moment = import("specviz/run/slow-motion.js").Moment;
 type Timeline = import("specviz/run/timeline.js").Timeline;
 type Placed = import("specviz/share/film.js").Placed;
 type Colours = import("specviz/share/paint.js").Colours;
@@ -571,7 +571,7 @@ interface PageGround {
 interface PagePlay {
   shownRun: ShownRun;
   timeline: Timeline;
-  replay: SlowReplay;
+  replay: AutoReplay;
   runs: Run[]; // that were shown, the newest last
 }
 

@@ -8,7 +8,7 @@ import { Pending } from "specviz/race/pending.js";
 import { LaneGrid } from "specviz/race/lane-grid.js";
 import { ALONE, draftedLanes, hasBaseline, ruleOf, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
-import { MOTION, instructiveRound } from "specviz/run/timeline.js";
+import { MOTION, instructiveRound } from "specviz/run/slow-motion.js";
 import { Cards, Openers } from "specviz/opening.js";
 import { Readout } from "specviz/race/readout.js";
 import { Strip } from "specviz/race/strip.js";
@@ -328,13 +328,13 @@ export class View {
     const { root, shownRun: { trace }, timeline } = this.#page;
     const { steps, position } = timeline;
     if (!trace || root.dataset.guess) return;
-    const ours = trace.rounds.filter(({ lane }) => lane === this.chosen);
+    const chosenRounds = trace.rounds.filter(({ lane }) => lane === this.chosen);
     const atEnd = position === 0 || position === steps.length;
     const ahead = steps.slice(Math.max(0, position - 1));
     const next = ahead.find(({ round }) => round.lane === this.chosen)?.round;
-    const round = (atEnd ? null : next) ?? instructiveRound(ours);
+    const round = (atEnd ? null : next) ?? instructiveRound(chosenRounds);
     if (trace.header.source || isStill()) still();
-    else if (round) timeline.playSlowly(round);
+    else if (round) timeline.playRoundSlowly(round);
   }
 
   // Show the phase of the round that plays slowly; its pass is a light over all guesses.
@@ -352,10 +352,10 @@ export class View {
   /** Announce a round to screen readers, not too often. @param {Round[]} rounds  the new ones */
   speak(rounds) {
     const drafted = rounds.filter(({ lane }) => lane !== ALONE);
-    const ours = drafted.filter(({ lane }) => lane === this.chosen || rounds.length === 1).pop();
-    if (!ours || performance.now() - this.#spokenAt < SPEAK_EVERY) return;
+    const newest = drafted.filter(({ lane }) => lane === this.chosen || rounds.length === 1).pop();
+    if (!newest || performance.now() - this.#spokenAt < SPEAK_EVERY) return;
     this.#spokenAt = performance.now();
-    this.#say.textContent = spoken(ours);
+    this.#say.textContent = spoken(newest);
   }
 
   /** Announce the round that the playhead has just finished, at once. */

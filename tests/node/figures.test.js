@@ -8,7 +8,7 @@ import { sharedLine } from "specviz/race/lane.js";
 import { layOut } from "specviz/share/film-text.js";
 import { fitted, inLines } from "specviz/share/paint.js";
 import { stepsOf } from "specviz/explain/steps.js";
-import { ALONE, OURS } from "specviz/facts/lanes.js";
+import { ALONE, WITH_DRAFTS } from "specviz/facts/lanes.js";
 import { measure, unguessed } from "specviz/facts/metrics.js";
 import { remaining } from "specviz/words/verdict.js";
 import { asRound } from "specviz/facts/trace.js";
@@ -19,7 +19,7 @@ import { perSecond, written } from "specviz/words/words.js";
 import { cutOff, runOf, slowed } from "./runs.js";
 
 const short = runOf("easy.json.gz");
-const slow = slowed(slowed(short, OURS, 300), ALONE, 300); // such as a pair of billions on a processor
+const slow = slowed(slowed(short, WITH_DRAFTS, 300), ALONE, 300); // such as a pair of billions on a processor
 const copies = runOf("copies.json.gz"); // n-grams, which often find nothing to copy
 
 function timelineOf(run, timeline = new Timeline(() => {})) {
@@ -67,14 +67,14 @@ test("a lane that stopped at the limit says so", () => {
 
 test("tokens of rounds without a guess are told apart from those that came free", () => {
   const { counts } = measure(copies.rounds, copies.header);
-  const own = unguessed(copies.rounds, OURS);
-  const rounds = copies.rounds.filter(({ lane, drafted }) => lane === OURS && !drafted.length);
+  const own = unguessed(copies.rounds, WITH_DRAFTS);
+  const rounds = copies.rounds.filter(({ lane, drafted }) => lane === WITH_DRAFTS && !drafted.length);
   assert.ok(own > 0 && own < counts.bonus);
   assert.equal(own, rounds.length);
 });
 
 test("what checking costs is said by the measured times of this very round", () => {
-  const round = short.rounds.find(({ lane, drafted }) => lane === OURS && drafted.length > 1);
+  const round = short.rounds.find(({ lane, drafted }) => lane === WITH_DRAFTS && drafted.length > 1);
   const alone = short.rounds.filter(({ lane }) => lane === ALONE);
   const single = alone.reduce((sum, { verify_seconds: seconds }) => sum + seconds, 0) / alone.length;
   const noteAt = (seconds) => {
@@ -91,13 +91,13 @@ test("what checking costs is said by the measured times of this very round", () 
 test("a guess that ends because the draft is not sure says so", () => {
   const ends = (drafted, changes = {}) => {
     const settings = { ...short.header.settings, gamma_policy: "confidence", ...changes };
-    const rounds = short.rounds.filter(({ lane }) => lane === OURS).slice(0, 3);
+    const rounds = short.rounds.filter(({ lane }) => lane === WITH_DRAFTS).slice(0, 3);
     const told = asRound({ ...rounds[2], drafted: rounds[2].drafted.slice(0, drafted) });
     const all = [rounds[0], rounds[1], told];
     return /by its own estimate/.test(stepsOf(told, { ...short, header: { ...short.header, settings }, rounds: all })[0].sentence);
   };
   const { gamma } = short.header.settings;
-  const before = short.rounds.filter(({ lane }) => lane === OURS).slice(0, 2).flatMap(({ emitted }) => emitted).length;
+  const before = short.rounds.filter(({ lane }) => lane === WITH_DRAFTS).slice(0, 2).flatMap(({ emitted }) => emitted).length;
   assert.ok(ends(gamma - 1));
   assert.ok(!ends(gamma), "it drafted all that it may");
   assert.ok(!ends(gamma - 1, { gamma_policy: "optimal" }));
@@ -128,9 +128,9 @@ test("the time at the end of a line lies over no dot and over no other time", ()
 });
 
 test("a long run says about how long it will still take, and a short or a finished one does not", () => {
-  const ratios = new Map([[OURS, null]]);
-  const told = (trace) => headlineOf(trace.rounds, trace, OURS, ratios).beside;
-  const secondsOfLanes = (rounds) => [OURS, ALONE]
+  const ratios = new Map([[WITH_DRAFTS, null]]);
+  const told = (trace) => headlineOf(trace.rounds, trace, WITH_DRAFTS, ratios).beside;
+  const secondsOfLanes = (rounds) => [WITH_DRAFTS, ALONE]
     .map((name) => Math.max(0, ...rounds.filter(({ lane }) => lane === name).map(({ clock }) => clock)))
     .reduce((sum, seconds) => sum + seconds, 0);
   const whole = secondsOfLanes(slow.rounds);
@@ -165,11 +165,11 @@ test("a label of the large chart lies over no dot and within the chart, or is le
     for (const share of [0.02, 0.1, 0.3, 0.5, 0.8, 0.97, 1]) {
       for (const lag of [0.2, 0.5, 0.8, 0.95, 1.3]) {
         for (const isWhole of [false, true]) {
-          const ours = line(share * clock, Math.min(100, 100 * share));
+          const drafted = line(share * clock, Math.min(100, 100 * share));
           const alone = line(Math.min(clock, share * clock * (isWhole ? 1 / lag : 1)), Math.min(100, 100 * share * (isWhole ? 1 : lag)));
-          const parts = { ours, alone, isWhole, ratio: "1.53", clock, tokens: 100, name: "with drafts", isAhead: lag < 1, size };
+          const parts = { drafted, alone, isWhole, ratio: "1.53", clock, tokens: 100, name: "with drafts", isAhead: lag < 1, size };
           const place = ({ x, y }) => ({ x: 38 + (x / clock) * (388 - 52), y: 294 - (y / 100) * 268 });
-          const dots = [ours, alone].map((points) => place(points.at(-1)));
+          const dots = [drafted, alone].map((points) => place(points.at(-1)));
           if (Math.hypot(dots[0].x - dots[1].x, dots[0].y - dots[1].y) < 14) continue; // one dot lies over the other
           for (const { at, text, className, by } of labelsOf(parts).filter((label) => !label.className.includes("is-ratio"))) {
             const wide = 8 * text.length;
@@ -210,7 +210,7 @@ test("lines of a lane share its room, near their usual height", () => {
 test("the film of an answer sets code as code and prints no sign of a template", () => {
   const context = { font: "", measureText: (text) => ({ width: 10 * text.length }) };
   const token = (text, outcome) => ({ text, outcome });
-  const round = (index, drafted, last) => ({ lane: OURS, index, drafted, last, emitted: [...drafted, last], clock: index + 1, draft_seconds: 0.1 });
+  const round = (index, drafted, last) => ({ lane: WITH_DRAFTS, index, drafted, last, emitted: [...drafted, last], clock: index + 1, draft_seconds: 0.1 });
   const rounds = [
     round(0, [token("Run:\n", "accepted")], token("```\n", "bonus")),
     round(1, [token("x = 1\n", "accepted")], token("```", "bonus")),

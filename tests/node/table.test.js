@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { bestGamma, breakEvenOf, explain } from "specviz/facts/costs.js";
-import { ALONE, lanesOf, OURS, twoOf, twoRounds } from "specviz/facts/lanes.js";
+import { ALONE, lanesOf, WITH_DRAFTS, twoOf, twoRounds } from "specviz/facts/lanes.js";
 import { measure, series } from "specviz/facts/metrics.js";
 import { asHeader, asRound } from "specviz/facts/trace.js";
 import { spreadOf, uncertainty } from "specviz/facts/uncertainty.js";
@@ -20,7 +20,7 @@ const table = JSON.parse(readFileSync(new URL("../figures.json", import.meta.url
 });
 
 /** The run that a case describes. */
-function traceOf({ lanes = [OURS], prefill, source = null, rounds }) {
+function traceOf({ lanes = [WITH_DRAFTS], prefill, source = null, rounds }) {
   const noPrefill = Object.fromEntries([...lanes, ALONE].map((lane) => [lane, {}]));
   const header = asHeader({
     lanes: Object.fromEntries(lanes.map((lane) => [lane, { gamma: 1 }])),
@@ -52,7 +52,7 @@ for (const { name, figures, series: points, ...described } of table.runs) {
       close(measure(rounds, header, lane), wanted.metrics ?? {}, "metrics");
       if ("uncertainty" in wanted) {
         const { delays: { [lane]: ours, ...others } = {}, ...rest } = wanted.uncertainty ?? {};
-        const delays = ours === undefined ? {} : { [OURS]: ours, ...others };
+        const delays = ours === undefined ? {} : { [WITH_DRAFTS]: ours, ...others };
         const found = uncertainty(twoRounds(rounds, lane));
         close(found, wanted.uncertainty && { ...rest, delays }, "uncertainty");
       }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { restOfWord } from "specviz/race/token.js";
-import { instructiveRound } from "specviz/run/timeline.js";
+import { instructiveRound } from "specviz/run/slow-motion.js";
 import { visible } from "specviz/words/words.js";
 
 const of = (...texts) => texts.map((text) => ({ text }));

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { stepsOf } from "specviz/explain/steps.js";
-import { momentOf } from "specviz/run/timeline.js";
+import { momentOf } from "specviz/run/slow-motion.js";
 
 /** @param {number} count @param {number} kept */
 function roundOf(count, kept) {

@@ -4,7 +4,7 @@
 
 import { drawLines, move, namedTicks } from "specviz/charts/lines.js";
 import { element, find } from "specviz/dom/dom.js";
-import { ALONE, draftedLanes, hasBaseline, lanesOf, OURS } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, hasBaseline, lanesOf, WITH_DRAFTS } from "specviz/facts/lanes.js";
 import { series } from "specviz/facts/metrics.js";
 import { isOver } from "specviz/facts/trace.js";
 import { duration, fixed, perSecond } from "specviz/words/words.js";
@@ -26,7 +26,7 @@ const HEADS = [
 const AIR = 1.15; // the length of a live run's axis relative to its data
 const STEPS = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
 /** @type {Record<string, string>} lanes in words */
-const NAMES = { [ALONE]: "target alone", [OURS]: "with drafts" };
+const NAMES = { [ALONE]: "target alone", [WITH_DRAFTS]: "with drafts" };
 const LABEL = 22; // px between two labels, at least
 /** @typedef {import("specviz/charts/lines.js").Label} Label */
 /** @typedef {[left: number, up: number, right: number, down: number]} Box */
@@ -233,11 +233,11 @@ export class LiveCharts {
    * @type {(live: Live, names: LaneName[], drawn: Drawn, reach: Record<string, number>) => void}
    */
   #drawTokens({ rounds, trace, chosen, ratio, metrics }, names, { of, lines }, { clock, tokens }) {
-    const ours = of("tokens", names.indexOf(chosen));
+    const drafted = of("tokens", names.indexOf(chosen));
     const alone = hasBaseline(trace.header) ? of("tokens", names.indexOf(ALONE)) : [];
     const isWhole = isOver(trace) && rounds.length === trace.rounds.length;
     const isAhead = (metrics.speedup ?? 1) >= 1;
-    const gap = gapOf(ours, alone, isWhole);
+    const gap = gapOf(drafted, alone, isWhole);
     const name = draftedLanes(trace.header).length > 1 ? chosen : "with drafts";
     const seconds = (/** @type {number} */ value) => {
       if (!value) return "0";
@@ -254,7 +254,7 @@ export class LiveCharts {
       lines: lines("tokens", names, names, false),
       area: gap ? { points: gap, key: gapKey } : undefined,
       labels: alone.length
-        ? labelsOf({ ours, alone, isWhole, ratio, clock, tokens, name, isAhead, size })
+        ? labelsOf({ drafted, alone, isWhole, ratio, clock, tokens, name, isAhead, size })
         : [],
     });
     this.#say("tokens", names.map((lane, i) => {
@@ -301,12 +301,12 @@ export class LiveCharts {
       margin: SPEED,
     };
     this.#mini("speed", rates, of("speed", names.indexOf(chosen)), of("speed", names.indexOf(ALONE)));
-    const ours = perSecond(metrics.tokens_per_second[chosen]);
+    const rate = perSecond(metrics.tokens_per_second[chosen]);
     const alone = perSecond(metrics.tokens_per_second[ALONE]);
     this.#say("alpha", [`${fixed(metrics.alpha, 2)} of the judged guesses accepted`]);
     const predicted = fixed(metrics.tau_predicted, 2);
     this.#say("tau", [`${fixed(metrics.tau, 2)} tokens per pass, ${predicted} by the formula`]);
-    this.#say("speed", [`${ours} tokens per second with drafts, ${alone} alone`]);
+    this.#say("speed", [`${rate} tokens per second with drafts, ${alone} alone`]);
   }
 
   /**
@@ -472,23 +472,23 @@ const lastOf = (points) => points[points.length - 1] ?? { x: 0, y: 0 };
 
 // The area between two lines: up to the later of their clocks, and in a finished run up to the tokens that
 // both have written.
-/** @type {(ours: Point[], alone: Point[], isWhole: boolean) => Point[] | null} */
-function gapOf(ours, alone, isWhole) {
-  if (ours.length < 2 || alone.length < 2) return null;
-  const [a, b] = [lastOf(ours), lastOf(alone)];
+/** @type {(drafted: Point[], alone: Point[], isWhole: boolean) => Point[] | null} */
+function gapOf(drafted, alone, isWhole) {
+  if (drafted.length < 2 || alone.length < 2) return null;
+  const [a, b] = [lastOf(drafted), lastOf(alone)];
   const low = Math.min(a.y, b.y);
   const below = (/** @type {Point[]} */ line) => line.filter(({ y }) => y <= low);
-  if (isWhole) return [...below(ours), ...below(alone).reverse()];
+  if (isWhole) return [...below(drafted), ...below(alone).reverse()];
   const now = Math.max(a.x, b.x);
   const till = (/** @type {Point[]} */ line) => [...line, { x: now, y: lastOf(line).y }];
-  return [...till(ours), ...till(alone).reverse()];
+  return [...till(drafted), ...till(alone).reverse()];
 }
 
 /**
  * The arguments of `labelsOf` and its parts. name: of the lane with drafts. ratio: the headline, or "?".
  * clock, tokens: the ends of the axes.
  * @typedef {object} Labelled
- * @property {Point[]} ours
+ * @property {Point[]} drafted
  * @property {Point[]} alone
  * @property {boolean} isWhole
  * @property {string} ratio
@@ -507,12 +507,13 @@ function gapOf(ours, alone, isWhole) {
 export function labelsOf(parts) {
   const sheet = sheetOf(parts);
   if (!parts.isWhole) return namesAtHeads(parts, sheet);
-  const { ours, alone, clock } = parts;
-  const a = lastOf(ours);
+  const { drafted, alone, clock } = parts;
+  const a = lastOf(drafted);
   const b = lastOf(alone);
+  const atEnd = { places: TIME_PLACES, isNeeded: true };
   const labels = [
-    sheet.put(a, { text: duration(a.x, clock), className: "is-ours", places: TIME_PLACES, isNeeded: true }),
-    sheet.put(b, { text: duration(b.x, clock), className: "is-alone", places: TIME_PLACES, isNeeded: true }),
+    sheet.put(a, { ...atEnd, text: duration(a.x, clock), className: "is-drafted" }),
+    sheet.put(b, { ...atEnd, text: duration(b.x, clock), className: "is-alone" }),
   ].filter((label) => label !== null);
   // If the ends differ too much, the chart does not show a ratio.
   if (Math.abs(a.y - b.y) > ALIKE * Math.max(a.y, b.y)) return labels;
@@ -527,12 +528,12 @@ export function labelsOf(parts) {
 }
 
 /** @type {(parts: Labelled, sheet: Sheet) => Label[]} */
-function namesAtHeads({ ours, alone, tokens, name }, sheet) {
-  const a = lastOf(ours);
+function namesAtHeads({ drafted, alone, tokens, name }, sheet) {
+  const a = lastOf(drafted);
   const b = lastOf(alone);
   if (Math.abs(a.y - b.y) < 0.06 * tokens) return [];
   const labels = [
-    sheet.put(a, { text: name, className: "is-ours", places: NAME_PLACES }),
+    sheet.put(a, { text: name, className: "is-drafted", places: NAME_PLACES }),
     sheet.put(b, { text: "alone", className: "is-alone", places: NAME_PLACES }),
   ];
   return labels.filter((label) => label !== null);
@@ -550,12 +551,12 @@ function namesAtHeads({ ours, alone, tokens, name }, sheet) {
  * another label, or leaves the chart.
  * @param {Labelled} parts
  */
-function sheetOf({ ours, alone, clock, tokens, size }) {
+function sheetOf({ drafted, alone, clock, tokens, size }) {
   const wide = perSecondOf(size, clock);
   const high = (size.height - LARGE.top - LARGE.bottom) / tokens; // px per token
   const onSheet = (/** @type {Point} */ { x, y }) =>
     ({ x: LARGE.left + x * wide, y: size.height - LARGE.bottom - y * high });
-  const occupied = [ours, alone].map((line) => dotBox(onSheet(lastOf(line))));
+  const occupied = [drafted, alone].map((line) => dotBox(onSheet(lastOf(line))));
   return {
     /** @type {(at: Point, label: Wanted) => Label | null} */
     put(at, { text, className, places, isNeeded = false }) {
@@ -569,11 +570,11 @@ function sheetOf({ ours, alone, clock, tokens, size }) {
  * The ratio in the middle of the gap at three quarters of its height, if it fits.
  * @type {(parts: Labelled) => Label[]}
  */
-function ratioInGap({ ours, alone, ratio, clock, isAhead, size }) {
+function ratioInGap({ drafted, alone, ratio, clock, isAhead, size }) {
   const wide = perSecondOf(size, clock);
-  const y = 0.78 * Math.min(lastOf(ours).y, lastOf(alone).y);
+  const y = 0.78 * Math.min(lastOf(drafted).y, lastOf(alone).y);
   const clockAt = (/** @type {Point[]} */ line) => (line.find((point) => point.y >= y) ?? lastOf(line)).x;
-  const begin = clockAt(ours);
+  const begin = clockAt(drafted);
   const end = clockAt(alone);
   const room = Math.abs(begin - end) * wide; // px
   const fits = (/** @type {{ px: number, share: number }} */ { px, share }) =>
@@ -588,10 +589,10 @@ function ratioInGap({ ours, alone, ratio, clock, isAhead, size }) {
  * Both lines with their names, the left one first.
  * @param {Labelled} parts
  */
-function linesByPlace({ ours, alone, name, isAhead }) {
-  const drafted = { line: ours, text: name, className: "is-ours" };
+function linesByPlace({ drafted, alone, name, isAhead }) {
+  const withDrafts = { line: drafted, text: name, className: "is-drafted" };
   const baseline = { line: alone, text: "alone", className: "is-alone" };
-  return isAhead ? [drafted, baseline] : [baseline, drafted];
+  return isAhead ? [withDrafts, baseline] : [baseline, withDrafts];
 }
 
 /** @type {(size: Size, clock: number) => number} px per second */

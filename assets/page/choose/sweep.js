@@ -5,7 +5,7 @@ import { pause } from "specviz/dom/dom.js";
 import { keep, kept, SWEEP } from "specviz/dom/kept.js";
 
 const ASK_EVERY = 500; // ms
-const PATIENCE = 20; // failed questions in a row after which the server counts as lost
+const PATIENCE = 20; // failed requests in a row after which the server counts as lost
 const OWN = "This file or text is empty, or too large to be sent.";
 const LOST = "The connection to the server was lost, which ended the sweep. Its results so far are kept.";
 const ASKING = "Waiting for the models.";

@@ -1,7 +1,7 @@
 // Two runs side by side in a dialog: the visitor's last two, or one next to a recording.
 
 import { closing, element, find, table, titled } from "specviz/dom/dom.js";
-import { ALONE, draftedLanes, OURS, writtenBy } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, WITH_DRAFTS, writtenBy } from "specviz/facts/lanes.js";
 import { fastestLane, measure } from "specviz/facts/metrics.js";
 import { curves, drawLines, ends, namedTicks, raceOfTwo } from "specviz/charts/lines.js";
 import { defined } from "specviz/race/definitions.js";
@@ -217,9 +217,9 @@ const laneText = (lane) => (lane === ALONE ? "target alone" : "with drafts");
 function chart(sides, width) {
   const lines = sides.flatMap(({ name, trace }, run) => {
     const side = name.toLowerCase();
-    const [ours, alone] = curves(trace.rounds);
+    const [drafted, alone] = curves(trace.rounds);
     return [
-      { points: ours, isThin: true, key: RUNS[run], text: `${side}, ${laneText(OURS)}` },
+      { points: drafted, isThin: true, key: RUNS[run], text: `${side}, ${laneText(WITH_DRAFTS)}` },
       { points: alone, isThin: true, key: `${RUNS[run]}-alone`, text: `${side}, ${laneText(ALONE)}` },
     ];
   });
@@ -250,7 +250,7 @@ function chart(sides, width) {
 /** Where a round's time goes, all on one scale. @param {Side[]} sides */
 function times(sides) {
   /** @type {Parameters<typeof timeBars>[0]} */
-  const bars = sides.flatMap(({ name, trace }) => [OURS, ALONE].map((lane) => {
+  const bars = sides.flatMap(({ name, trace }) => [WITH_DRAFTS, ALONE].map((lane) => {
     const rounds = trace.rounds.filter((round) => round.lane === lane);
     const mean = (/** @type {"draft" | "verify" | "overhead"} */ part) =>
       rounds.reduce((sum, round) => sum + round[`${part}_seconds`], 0) / Math.max(1, rounds.length);
@@ -263,7 +263,7 @@ function times(sides) {
 /** Both texts, with the first difference marked. @param {Side[]} sides */
 export function texts(sides) {
   const textOf = (/** @type {Side} */ { trace }) =>
-    writtenBy(trace.rounds, OURS).map(({ text }) => text).join("");
+    writtenBy(trace.rounds, WITH_DRAFTS).map(({ text }) => text).join("");
   const [earlier, latest] = sides.map(textOf);
   const isSamePrompt = sides[0].trace.header.prompt === sides[1].trace.header.prompt;
   const shared = isSamePrompt ? sharedLength(earlier, latest) : 0;

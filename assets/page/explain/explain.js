@@ -4,13 +4,13 @@ import { closest, closing, element, find } from "specviz/dom/dom.js";
 import { milliseconds, textBefore, times } from "specviz/explain/numbers.js";
 import { textLine } from "specviz/explain/pictures.js";
 import { stepsOf } from "specviz/explain/steps.js";
-import { ALONE, labelOf, OURS, twoOf } from "specviz/facts/lanes.js";
+import { ALONE, labelOf, WITH_DRAFTS, twoOf } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
 import { tokensOf } from "specviz/race/token.js";
 import { codeIn } from "specviz/words/code.js";
 import { begunBy } from "specviz/words/words.js";
 import { fileStem, saveBlob } from "specviz/run/saving.js";
-import { instructiveRound } from "specviz/run/timeline.js";
+import { instructiveRound } from "specviz/run/slow-motion.js";
 import { figureOfRound } from "specviz/explain/round-figure.js";
 
 const READING = 60; // ms for a character of a step while the steps play
@@ -33,7 +33,7 @@ const FRAME = `
 
 export class Explain {
   #page;
-  #lane = OURS; // the lane with drafts whose rounds are explained
+  #lane = WITH_DRAFTS; // the lane with drafts whose rounds are explained
   #dialog = element("dialog", "sv-explain", { "aria-labelledby": "sx-title" });
   /** @type {Trace | null} */
   #trace = null; // the trace of the round; the page may show another by now
@@ -62,7 +62,7 @@ export class Explain {
     const lane = token?.closest("[data-lane]")?.getAttribute("data-lane") ?? ALONE;
     this.#lane = lane === ALONE ? view.chosen : lane;
     this.#trace = trace && twoOf(trace, this.#lane);
-    find(this.#dialog, `[data-cross=${OURS}]`).textContent = labelOf(this.#lane);
+    find(this.#dialog, `[data-cross=${WITH_DRAFTS}]`).textContent = labelOf(this.#lane);
     const round = this.#roundOf(token ?? null);
     if (!round) return;
     this.#resume = timeline.playing;
@@ -83,7 +83,8 @@ export class Explain {
     dialog.addEventListener("keydown", (event) => this.#key(event));
     dialog.addEventListener("click", (event) => this.#click(event));
     closing(dialog);
-    const lanes = [OURS, ALONE].map((cross) => element("button", "", labelOf(cross), { dataset: { cross } }));
+    const lanes = [WITH_DRAFTS, ALONE].map((cross) =>
+      element("button", "", labelOf(cross), { dataset: { cross } }));
     find(dialog, ".sx-lanes").append(...lanes);
   }
 
@@ -91,7 +92,7 @@ export class Explain {
   #roundOf(token) {
     const rounds = this.#trace?.rounds ?? [];
     const at = token?.closest("[data-lane]")?.getAttribute("data-lane");
-    const lane = at === this.#lane ? OURS : at;
+    const lane = at === this.#lane ? WITH_DRAFTS : at;
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((other) => other.lane === lane && other.index === index);
     if (named) return named;
@@ -100,11 +101,11 @@ export class Explain {
     const played = done.filter((other) => other.lane === this.#lane);
     const last = partial[this.#lane]?.round ?? played[played.length - 1];
     const isHeld = !playing && !live && position > 0 && position < steps.length;
-    const ours = rounds.filter((other) => other.lane === OURS);
-    const offered = position > 0 ? ours.slice(0, played.length) : ours;
-    const telling = instructiveRound(offered.length ? offered : ours);
+    const laneRounds = rounds.filter((other) => other.lane === WITH_DRAFTS);
+    const offered = position > 0 ? laneRounds.slice(0, played.length) : laneRounds;
+    const telling = instructiveRound(offered.length ? offered : laneRounds);
     const best = isHeld && last ? last : telling;
-    return ours.find((other) => other.index === best?.index) ?? null;
+    return laneRounds.find((other) => other.index === best?.index) ?? null;
   }
 
   /** @param {Round} round */

@@ -172,8 +172,8 @@ function clocks(round, { tokens, seconds, passes, alone }, written) {
   const isAlone = round.lane === "baseline";
   const words = element("p", "", ...written.flatMap((token) => [chip(token), " "]));
   const name = isAlone ? "target alone" : "with drafts";
-  const ours = clock(name, times(round, fullWidth), seconds, tokens, words);
-  if (alone === null || isAlone) return element("dl", "sx-clocks", ...ours);
+  const clockOfRound = clock(name, times(round, fullWidth), seconds, tokens, words);
+  if (alone === null || isAlone) return element("dl", "sx-clocks", ...clockOfRound);
   const wide = (/** @type {number} */ part) => `${(100 * part) / fullWidth}%`;
   const pieces = passes.length
     ? passes.map((pass) => ({ seconds: secondsOf(pass), text: pass.emitted[0]?.text }))
@@ -184,7 +184,7 @@ function clocks(round, { tokens, seconds, passes, alone }, written) {
   }));
   const end = element("u", "", { style: { left: wide(seconds) } }); // of the round
   if (seconds < alone) bar.append(end);
-  return element("dl", "sx-clocks", ...ours, ...clock("target alone", bar, alone, tokens));
+  return element("dl", "sx-clocks", ...clockOfRound, ...clock("target alone", bar, alone, tokens));
 }
 
 /**
@@ -221,19 +221,19 @@ export function balance(round, trace, tokens) {
 
 /** @type {(round: Round, balance: Balance) => string} */
 function balanceSentence({ lane, drafted }, { tokens, seconds, first, passes, alone }) {
-  const ours = `${plural(tokens, "token")} in ${milliseconds(seconds)}`;
-  if (lane === "baseline") return `${ours}: the target alone needs one whole pass for each token.`;
-  if (alone === null) return `${ours}. The target alone has not written anything yet.`;
-  if (!drafted.length) return `${ours}: without guesses a round is one pass, as in the other lane.`;
+  const spent = `${plural(tokens, "token")} in ${milliseconds(seconds)}`;
+  if (lane === "baseline") return `${spent}: the target alone needs one whole pass for each token.`;
+  if (alone === null) return `${spent}. The target alone has not written anything yet.`;
+  if (!drafted.length) return `${spent}: without guesses a round is one pass, as in the other lane.`;
   const ratio = alone / seconds;
   const result = ratio >= 1 ? `this round was ${fixed(ratio, 2)} times as fast`
     : `this round was slower, ${fixed(ratio, 2)} times the speed`;
   if (!passes.length) {
-    return `${ours}. On average the target alone takes ${milliseconds(alone)} for as many: ${result}.`;
+    return `${spent}. On average the target alone takes ${milliseconds(alone)} for as many: ${result}.`;
   }
   const which = tokens === 1 ? `its token ${first}` : `its tokens ${first} to ${first + tokens - 1}`;
   const written = plural(byThen(passes, seconds), "token");
-  return `${ours}. The target alone took ${milliseconds(alone)} for ${which}: ${result}. `
+  return `${spent}. The target alone took ${milliseconds(alone)} for ${which}: ${result}. `
     + `In the time of this round it wrote ${written}.`;
 }
 

@@ -3,7 +3,7 @@
 import { asEnd, asHeader, asRound } from "specviz/facts/trace.js";
 import { labelIn, verdictKind } from "specviz/facts/vocabulary.js";
 
-export const OURS = "speculative"; // the lane with drafts in a race of two
+export const WITH_DRAFTS = "speculative"; // the lane with drafts in a race of two
 export const ALONE = "baseline"; // the target alone, in every race
 
 /** Each trace's views on one of its lanes. @type {WeakMap<Trace, Map<LaneName, Trace>>} */
@@ -14,10 +14,10 @@ const renamed = /** @type {WeakMap<Round, Round>} */ (new WeakMap());
 export const labelOf = (name) => labelIn("lanes", name);
 
 /** The lanes with drafts, in order. @param {Header} [header] */
-export const draftedLanes = (header) => Object.keys(header?.lanes ?? { [OURS]: null });
+export const draftedLanes = (header) => Object.keys(header?.lanes ?? { [WITH_DRAFTS]: null });
 
 /** Whether its lanes with drafts are named by their differences. @param {Header} [header] */
-export const isSeveral = (header) => draftedLanes(header).join() !== OURS;
+export const isSeveral = (header) => draftedLanes(header).join() !== WITH_DRAFTS;
 
 /**
  * All lanes, the baseline last; a watched server may have none, and a text without a race has none.
@@ -75,14 +75,14 @@ export const ruleOf = ({ temperature, verdict }) => (temperature === 0 ? "token"
  * @type {(rounds: Round[], name: LaneName) => Round[]}
  */
 export function twoRounds(rounds, name) {
-  if (name === OURS) return rounds;
+  if (name === WITH_DRAFTS) return rounds;
   return rounds.filter(({ lane }) => lane === name || lane === ALONE).map(asOurs);
 }
 
 /** @param {Round} round */
 function asOurs(round) {
   if (round.lane === ALONE) return round;
-  const known = renamed.get(round) ?? asRound({ ...round, lane: OURS });
+  const known = renamed.get(round) ?? asRound({ ...round, lane: WITH_DRAFTS });
   renamed.set(round, known);
   return known;
 }
@@ -93,7 +93,7 @@ function asOurs(round) {
  */
 export function twoOf(trace, name) {
   const { lanes } = trace.header;
-  if (name === OURS || !Object.hasOwn(lanes, name)) return trace;
+  if (name === WITH_DRAFTS || !Object.hasOwn(lanes, name)) return trace;
   const known = views.get(trace) ?? new Map();
   views.set(trace, known);
   if (!known.has(name)) known.set(name, viewOf(trace, name));
@@ -104,15 +104,15 @@ export function twoOf(trace, name) {
 function viewOf(trace, name) {
   const { header, schema } = trace;
   const two = (/** @type {Record<LaneName, any> | null | undefined} */ values) =>
-    values && { [OURS]: values[name], [ALONE]: values[ALONE] };
+    values && { [WITH_DRAFTS]: values[name], [ALONE]: values[ALONE] };
   let rounds = /** @type {Round[]} */ ([]);
   let count = 0; // rounds of the race that `rounds` was made from
   return {
     schema,
     header: asHeader({
       ...header,
-      lanes: { [OURS]: header.lanes[name] },
-      drafts: { [OURS]: header.drafts[name] },
+      lanes: { [WITH_DRAFTS]: header.lanes[name] },
+      drafts: { [WITH_DRAFTS]: header.drafts[name] },
       lane_threads: two(header.lane_threads),
       prefill_seconds: two(header.prefill_seconds) ?? {},
     }),
@@ -129,7 +129,7 @@ function viewOf(trace, name) {
     get end() {
       const { end } = trace;
       if (!end) return end;
-      const lanes = end.lanes && { [OURS]: end.lanes[name] };
+      const lanes = end.lanes && { [WITH_DRAFTS]: end.lanes[name] };
       return asEnd({ reasons: two(end.reasons) ?? {}, lanes });
     },
   };

@@ -1,6 +1,6 @@
 // Every number shown, from rounds: the same definitions as specviz/runs/metrics.py.
 
-import { ALONE, draftedLanes, labelOf, OURS } from "specviz/facts/lanes.js";
+import { ALONE, draftedLanes, labelOf, WITH_DRAFTS } from "specviz/facts/lanes.js";
 
 /** @typedef {ReturnType<typeof measure>} Metrics */
 /** @typedef {Record<LaneName, number>} PerLane */
@@ -50,43 +50,43 @@ const MIN_COMPARED = 2; // tokens and rounds of a lane that a comparison of spee
  * @param {LaneName} [name]
  */
 export function measure(rounds, header, name = draftedLanes(header)[0]) {
-  const ours = lane(rounds, name);
+  const laneRounds = lane(rounds, name);
   const alone = lane(rounds, ALONE);
-  const counts = countOutcomes(ours);
-  const drafted = sum(ours, (round) => round.drafted.length);
-  const emitted = sum(ours, (round) => round.emitted.length);
-  const isReported = reportsDrafts(ours);
+  const counts = countOutcomes(laneRounds);
+  const drafted = sum(laneRounds, (round) => round.drafted.length);
+  const emitted = sum(laneRounds, (round) => round.emitted.length);
+  const isReported = reportsDrafts(laneRounds);
   const alpha = isReported ? ratio(counts.accepted, counts.accepted + counts.rejected) : null;
-  const c = costRatio(ours, alone);
-  const { judged, accepted } = positions(isReported ? ours : []);
+  const c = costRatio(laneRounds, alone);
+  const { judged, accepted } = positions(isReported ? laneRounds : []);
   const tokens = { [name]: emitted, [ALONE]: sum(alone, (round) => round.emitted.length) };
-  const paced = { [name]: written(timed(ours)), [ALONE]: written(timed(alone)) };
-  const seconds = { [name]: clock(ours), [ALONE]: clock(alone) };
+  const paced = { [name]: written(timed(laneRounds)), [ALONE]: written(timed(alone)) };
+  const seconds = { [name]: clock(laneRounds), [ALONE]: clock(alone) };
   const withPrefill = {
-    [name]: clock(ours) + prefillOf(name, ours, header),
+    [name]: clock(laneRounds) + prefillOf(name, laneRounds, header),
     [ALONE]: clock(alone) + prefillOf(ALONE, alone, header),
   };
-  const onWall = { [name]: wall(ours), [ALONE]: wall(alone) };
-  const canCompare = Math.min(ours.length, alone.length, ...Object.values(tokens)) >= MIN_COMPARED;
+  const onWall = { [name]: wall(laneRounds), [ALONE]: wall(alone) };
+  const canCompare = Math.min(laneRounds.length, alone.length, ...Object.values(tokens)) >= MIN_COMPARED;
   return {
-    counts, drafted, emitted, rounds: ours.length, alpha,
+    counts, drafted, emitted, rounds: laneRounds.length, alpha,
     efficiency: isReported ? ratio(counts.accepted, drafted) : null,
-    beta: meanBeta(ours),
-    tau: ratio(paced[name], timed(ours).length),
-    tau_predicted: meanPredictedTau(draftLengths(timed(ours)), alpha),
+    beta: meanBeta(laneRounds),
+    tau: ratio(paced[name], timed(laneRounds).length),
+    tau_predicted: meanPredictedTau(draftLengths(timed(laneRounds)), alpha),
     c,
     speedup: canCompare ? speedup(seconds, paced, name) : null,
     speedup_end_to_end: canCompare ? speedup(withPrefill, tokens, name) : null,
     speedup_wall: canCompare ? speedup(onWall, tokens, name) : null,
-    speedup_predicted: meanPredictedSpeedup(ours, alpha, c),
+    speedup_predicted: meanPredictedSpeedup(laneRounds, alpha, c),
     tokens, seconds, wall_seconds: onWall,
     tokens_per_second: {
       [name]: ratio(paced[name], seconds[name]),
       [ALONE]: ratio(paced[ALONE], seconds[ALONE]),
     },
-    draft_seconds: sum(ours, (round) => round.draft_seconds),
-    verify_seconds: sum(ours, (round) => round.verify_seconds),
-    overhead_seconds: sum(ours, (round) => round.overhead_seconds),
+    draft_seconds: sum(laneRounds, (round) => round.draft_seconds),
+    verify_seconds: sum(laneRounds, (round) => round.verify_seconds),
+    overhead_seconds: sum(laneRounds, (round) => round.overhead_seconds),
     alpha_by_position: judged.map((count, position) => ratio(accepted[position], count)),
   };
 }
@@ -128,9 +128,9 @@ function meanBeta(rounds) {
   return ratio(sum(betas, (beta) => beta), betas.length);
 }
 
-/** @type {(ours: Round[], alone: Round[]) => number | null} */
-function costRatio(ours, alone) {
-  const drafting = ours.filter((round) => round.drafted.length);
+/** @type {(laneRounds: Round[], alone: Round[]) => number | null} */
+function costRatio(laneRounds, alone) {
+  const drafting = laneRounds.filter((round) => round.drafted.length);
   const step = ratio(sum(drafting, (r) => r.draft_seconds), sum(drafting, (r) => r.drafted.length));
   const pass = ratio(sum(alone, (round) => round.verify_seconds), alone.length);
   return step && pass ? step / pass : null;
@@ -202,11 +202,11 @@ function positions(rounds) {
  * @param {LaneName[]} [names]  the baseline last
  * @returns {Record<string, Points[]>}
  */
-export function series(rounds, names = [OURS, ALONE]) {
+export function series(rounds, names = [WITH_DRAFTS, ALONE]) {
   const lists = names.map((name) => lane(rounds, name));
-  const ours = lists.filter((_, i) => names[i] !== ALONE);
-  const rates = ours.map(soFar);
-  const isOne = ours.length === 1; // else only the first line of each lane
+  const draftedLists = lists.filter((_, i) => names[i] !== ALONE);
+  const rates = draftedLists.map(soFar);
+  const isOne = draftedLists.length === 1; // else only the first line of each lane
   /** @type {("draft_seconds" | "verify_seconds" | "overhead_seconds")[]} */
   const allParts = ["draft_seconds", "verify_seconds", "overhead_seconds"];
   // The time of a server's step has no known parts.
@@ -222,7 +222,7 @@ export function series(rounds, names = [OURS, ALONE]) {
       x: upwards.map((list) => (list.length ? 1000 * sum(list, (r) => r[part]) / list.length : 0)),
       y: labels,
     })),
-    positions: ours.map(byPosition),
+    positions: draftedLists.map(byPosition),
     requests: lists.map(requests),
   };
 }

@@ -25,15 +25,15 @@ const MIN_WINDOWS = 3;
 export function uncertainty(rounds) {
   const { speedup } = measure(rounds);
   if (speedup === null || rounds.some(readsPrompt)) return null; // two servers share no passes
-  const ours = rounds.filter(({ lane }) => lane === "speculative");
-  const theirs = rounds.filter(({ lane }) => lane === "baseline");
-  const usual = { speculative: usualSeconds(ours), baseline: usualSeconds(theirs) };
-  const delays = { speculative: delay(ours, usual.speculative), baseline: delay(theirs, usual.baseline) };
+  const drafted = rounds.filter(({ lane }) => lane === "speculative");
+  const alone = rounds.filter(({ lane }) => lane === "baseline");
+  const usual = { speculative: usualSeconds(drafted), baseline: usualSeconds(alone) };
+  const delays = { speculative: delay(drafted, usual.speculative), baseline: delay(alone, usual.baseline) };
   const mean = (/** @type {Round[]} */ list) => total(list) / list.length;
-  const price = mean(ours) / mean(theirs);
+  const price = mean(drafted) / mean(alone);
   const undelayed = (speedup * (1 + delays.speculative)) / (1 + delays.baseline);
-  const ratios = windows(ours, theirs).map(([mine, beside]) =>
-    (undelayed * (1 + delay(beside, usual.baseline))) / (1 + delay(mine, usual.speculative)));
+  const ratios = windows(drafted, alone).map(([draftedPart, alonePart]) =>
+    (undelayed * (1 + delay(alonePart, usual.baseline))) / (1 + delay(draftedPart, usual.speculative)));
   const spread = ratios.length >= MIN_WINDOWS ? spreadOf(ratios) : null;
   return { price, delays, spread, doubt: doubtOf(speedup, price, delays, spread) };
 }
@@ -73,12 +73,12 @@ function delay(rounds, usual) {
 }
 
 // Both lanes in the same number of consecutive parts.
-/** @type {(ours: Round[], theirs: Round[]) => Round[][][]} */
-function windows(ours, theirs) {
-  const count = Math.min(MAX_WINDOWS, Math.floor(Math.min(ours.length, theirs.length) / WINDOW));
+/** @type {(drafted: Round[], alone: Round[]) => Round[][][]} */
+function windows(drafted, alone) {
+  const count = Math.min(MAX_WINDOWS, Math.floor(Math.min(drafted.length, alone.length) / WINDOW));
   const part = (/** @type {Round[]} */ rounds, /** @type {number} */ i) =>
     rounds.slice(Math.floor((rounds.length * i) / count), Math.floor((rounds.length * (i + 1)) / count));
-  return Array.from({ length: count }, (_, i) => [part(ours, i), part(theirs, i)]);
+  return Array.from({ length: count }, (_, i) => [part(drafted, i), part(alone, i)]);
 }
 
 /**

@@ -1,4 +1,4 @@
-// Questions to the models about the shown run: do two lanes diverge by a tie or a bug, does the same run give
+// Checks of the shown run by the models: do two lanes diverge by a tie or a bug, does the same run give
 // the same result, do both lanes draw from the same distribution. Starts a job on the server, polls its
 // progress and shows its result.
 
@@ -21,8 +21,8 @@ const TIMES = "The times are not compared: they vary from run to run.";
 /** @typedef {(wish: any, again: number) => Promise<ExperimentState>} Begin */
 
 /**
- * One of the questions.
- * @typedef {object} Question
+ * What one of the checks asks for and shows.
+ * @typedef {object} CheckKind
  * @property {Begin | undefined} begin  none without a server
  * @property {string} ask  label of the button
  * @property {string} [again]  its label after the first answer
@@ -35,9 +35,9 @@ const TIMES = "The times are not compared: they vary from run to run.";
 /**
  * @param {Server} server
  * @param {number} draws  in each lane
- * @returns {Record<"tie" | "rerun" | "draws", Question>}
+ * @returns {Record<"tie" | "rerun" | "draws", CheckKind>}
  */
-export function questionsFor(server, draws) {
+export function checkKinds(server, draws) {
   const { begin_difference: tie, begin_rerun: rerun, begin_sampling: sampling } = server;
   return {
     tie: {
@@ -68,7 +68,7 @@ export function questionsFor(server, draws) {
 export class Check {
   node;
   #page;
-  #question;
+  #kind;
   #makeWish;
   #button = element("button", "sv-button");
   #bar = element("progress", "", { hidden: true });
@@ -81,16 +81,16 @@ export class Check {
 
   /**
    * @param {Needs<"server" | "shownRun">} page
-   * @param {Question} question
+   * @param {CheckKind} kind
    * @param {() => object | null} makeWish  makes the request, null if there is nothing to ask about
    */
-  constructor(page, question, makeWish) {
+  constructor(page, kind, makeWish) {
     this.#page = page;
-    this.#question = question;
+    this.#kind = kind;
     this.#makeWish = makeWish;
-    this.#button.hidden = !question.begin;
+    this.#button.hidden = !kind.begin;
     this.#button.onclick = () => (this.#id === null ? this.#begin() : this.end());
-    const name = `sv-experiment is-${question.mark}`;
+    const name = `sv-experiment is-${kind.mark}`;
     this.node = element("div", name, this.#button, this.#bar, this.#status, this.#result);
     this.forget();
   }
@@ -104,7 +104,7 @@ export class Check {
   /** Another run is shown: drop the result about the previous one. */
   forget() {
     this.end();
-    const { ask, begin, offline = "" } = this.#question;
+    const { ask, begin, offline = "" } = this.#kind;
     this.#count = 0;
     this.#button.textContent = ask;
     this.#status.textContent = begin ? "" : offline;
@@ -124,7 +124,7 @@ export class Check {
     this.#result.replaceChildren();
     this.#show({ over: false, status: "Waiting for the models." });
     try {
-      await this.#follow(this.#question.begin?.(wish, this.#count), turn);
+      await this.#follow(this.#kind.begin?.(wish, this.#count), turn);
     } catch {
       if (turn === this.#turn) this.#finish({ over: true, error: NO_ANSWER });
     }
@@ -149,7 +149,7 @@ export class Check {
 
   /** @param {ExperimentState} state */
   #show({ done = 0, draws = 0, status = "" }) {
-    this.#button.textContent = this.#question.stop ?? "Stop";
+    this.#button.textContent = this.#kind.stop ?? "Stop";
     this.#bar.hidden = !draws;
     Object.assign(this.#bar, { max: draws || 1, value: done });
     this.#status.textContent = done ? `${done} of ${draws} draws in each lane` : status;
@@ -157,7 +157,7 @@ export class Check {
 
   /** @param {ExperimentState} state */
   #finish({ error, stopped, result, draws = 0 }) {
-    const { ask, again = ask, drawResult } = this.#question;
+    const { ask, again = ask, drawResult } = this.#kind;
     this.#id = null;
     this.#bar.hidden = true;
     this.#button.textContent = this.#count ? again : ask;

@@ -2,9 +2,9 @@
 
 import { Charts } from "specviz/charts/charts.js";
 import { explain } from "specviz/facts/costs.js";
-import { bareOf, Check, questionsFor } from "specviz/panels/check.js";
+import { bareOf, Check, checkKinds } from "specviz/panels/check.js";
 import { element, find } from "specviz/dom/dom.js";
-import { OURS } from "specviz/facts/lanes.js";
+import { WITH_DRAFTS } from "specviz/facts/lanes.js";
 import { measure } from "specviz/facts/metrics.js";
 import { showGreedy, showSampled } from "specviz/panels/same.js";
 import { WhatIf } from "specviz/panels/what-if.js";
@@ -45,16 +45,16 @@ export class Panels {
    */
   constructor(page, onClose) {
     const { root, server, config, shownRun } = page;
-    const questions = questionsFor(server, config.draws);
+    const kinds = checkKinds(server, config.draws);
     this.#onClose = onClose;
     this.#config = config;
     this.#shownRun = shownRun;
     this.#charts = new Charts(page);
     this.#whatIf = new WhatIf(config.mostGamma);
     this.#checks = {
-      draws: new Check(page, questions.draws, () => this.#prompt()),
-      tie: new Check(page, questions.tie, () => this.#run()),
-      rerun: new Check(page, questions.rerun, () => this.#run()),
+      draws: new Check(page, kinds.draws, () => this.#prompt()),
+      tie: new Check(page, kinds.tie, () => this.#run()),
+      rerun: new Check(page, kinds.rerun, () => this.#run()),
     };
     const close = element("button", "sv-close", "×", { "aria-label": "Close", onclick: () => this.close() });
     const dialog = {
@@ -69,7 +69,7 @@ export class Panels {
     root.append(this.#drawer);
   }
 
-  /** The run that a question is about. */
+  /** The run that a check is about. */
   #run() {
     const { trace, liveRun: run } = this.#shownRun;
     return trace && { run, lane: this.#shown?.lane, trace: bareOf(trace) };
@@ -122,7 +122,7 @@ export class Panels {
   #fill() {
     if (this.#open === null || !this.#shown) return;
     const { rounds, trace, lane } = this.#shown;
-    this.#title.textContent = TITLES[this.#open] + (lane === OURS ? "" : ` · ${lane}`);
+    this.#title.textContent = TITLES[this.#open] + (lane === WITH_DRAFTS ? "" : ` · ${lane}`);
     if (this.#open === "why") this.#fillWhy(rounds, trace, lane);
     else if (trace.header.settings.temperature === 0) {
       showGreedy(this.#body, rounds, trace, trace.header.source ? element("p") : this.#checks.tie.node);

@@ -1,7 +1,7 @@
 // The panel "Is it the same text?": token by token when greedy, by many draws when sampled.
 
 import { element } from "specviz/dom/dom.js";
-import { ALONE, OURS, ruleOf, writtenBy } from "specviz/facts/lanes.js";
+import { ALONE, WITH_DRAFTS, ruleOf, writtenBy } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { codeIn } from "specviz/words/code.js";
 import { chance } from "specviz/words/reasons.js";
@@ -31,19 +31,19 @@ export function showGreedy(body, rounds, trace, check) {
   /** @type {HTMLElement[]} */
   const parts = [element("p", "sv-lead", sameness(same, trace) || "Nothing can be compared yet.")];
   if (compared) {
-    const ours = writtenBy(rounds, OURS);
-    const theirs = writtenBy(rounds, ALONE);
+    const drafted = writtenBy(rounds, WITH_DRAFTS);
+    const alone = writtenBy(rounds, ALONE);
     const end = differAt ?? compared;
-    const code = codeIn(rounds.filter(({ lane }) => lane === OURS), trace.header);
-    const alone = codeIn(rounds.filter(({ lane }) => lane === ALONE), trace.header);
-    const shared = ours.slice(Math.max(0, end - BEFORE), end);
+    const code = codeIn(rounds.filter(({ lane }) => lane === WITH_DRAFTS), trace.header);
+    const codeAlone = codeIn(rounds.filter(({ lane }) => lane === ALONE), trace.header);
+    const shared = drafted.slice(Math.max(0, end - BEFORE), end);
     parts.push(flow("both lanes", shared, { code, isCut: end > BEFORE }));
     if (differAt === null) {
-      parts.push(element("p", "", closestCall(theirs.slice(0, compared))));
+      parts.push(element("p", "", closestCall(alone.slice(0, compared))));
     } else {
-      parts.push(flow("with drafts", ours.slice(end, end + AFTER), { code, isApart: true }),
-        flow("target alone", theirs.slice(end, end + AFTER), { code: alone, isApart: true }),
-        element("p", "", nearTie("There", theirs[end])), check);
+      parts.push(flow("with drafts", drafted.slice(end, end + AFTER), { code, isApart: true }),
+        flow("target alone", alone.slice(end, end + AFTER), { code: codeAlone, isApart: true }),
+        element("p", "", nearTie("There", alone[end])), check);
     }
     parts.push(element("p", "", `${GREEDY} ${rounding(trace.header)}`));
   }

@@ -90,28 +90,28 @@ export class WhatIf {
     const maxGamma = Math.max(this.#maxGamma, this.#settings.gamma);
     const best = bestGamma(chosen.alpha, chosen.step, costs.judging, costs.gamma, maxGamma);
     // If a policy or missing matches vary the number of drafts, no bar is the one in use.
-    const ours = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
-    this.#drawBars(best, ours, this.#shownGammas(maxGamma, best.gamma, ours));
-    this.#summary.textContent = `By the formula, not measured, ${advice(best, ours)}. Measured in this run: `
-      + `${fixed(speedup, 2)}×.`;
+    const gammaInUse = adapts(this.#settings, costs.gamma) ? null : this.#settings.gamma;
+    this.#drawBars(best, gammaInUse, this.#shownGammas(maxGamma, best.gamma, gammaInUse));
+    this.#summary.textContent = `By the formula, not measured, ${advice(best, gammaInUse)}. `
+      + `Measured in this run: ${fixed(speedup, 2)}×.`;
   }
 
   /**
    * The gammas with a bar: all, or a few of many.
-   * @type {(maxGamma: number, best: number, ours: number | null) => number[]}
+   * @type {(maxGamma: number, best: number, gammaInUse: number | null) => number[]}
    */
-  #shownGammas(maxGamma, best, ours) {
+  #shownGammas(maxGamma, best, gammaInUse) {
     if (maxGamma <= this.#maxGamma) return Array.from({ length: maxGamma }, (_, i) => i + 1);
-    const wanted = new Set([...ROUND_GAMMAS, best, ours ?? 0]);
+    const wanted = new Set([...ROUND_GAMMAS, best, gammaInUse ?? 0]);
     return [...wanted].filter((gamma) => gamma > 0 && gamma <= maxGamma).sort((a, b) => a - b);
   }
 
   /**
    * @param {{ gamma: number, speeds: number[] }} best
-   * @param {number | null} ours  the gamma in use
+   * @param {number | null} gammaInUse
    * @param {number[]} barGammas  the gammas with a bar
    */
-  #drawBars({ gamma, speeds }, ours, barGammas) {
+  #drawBars({ gamma, speeds }, gammaInUse, barGammas) {
     const highest = Math.max(1, ...barGammas.map((barGamma) => speeds[barGamma]));
     const focused = this.#bars.querySelector("button:focus")?.getAttribute("data-run-gamma");
     const canRun = document.querySelector("#run") !== null;
@@ -120,7 +120,7 @@ export class WhatIf {
       const style = { height: `${(100 * speed) / highest}%` };
       const bar = element("i", "", { style, dataset: { value: fixed(speed, 2) } });
       const best = barGamma === gamma ? "is-best " : "";
-      const inUse = barGamma === ours ? "is-ours" : "";
+      const inUse = barGamma === gammaInUse ? "is-used" : "";
       const runners = canRun ? [runner(barGamma)] : [];
       return element("li", `${best}${inUse}`, bar, element("small", "", String(barGamma)), ...runners);
     }));
@@ -135,13 +135,13 @@ export class WhatIf {
 /**
  * The best gamma by the formula, in a clause.
  * @param {{ gamma: number, speedup: number, speeds: number[] }} best
- * @param {number | null} ours  the gamma in use
+ * @param {number | null} gammaInUse
  */
-function advice(best, ours) {
+function advice(best, gammaInUse) {
   if (best.gamma === 0) return "no γ would pay";
   const gain = `γ = ${best.gamma} is best, ${fixed(best.speedup, 2)}×`;
-  if (ours === null || ours === best.gamma) return gain;
-  return `${gain}; γ = ${ours}, the one in use, gives ${fixed(best.speeds[ours], 2)}×`;
+  if (gammaInUse === null || gammaInUse === best.gamma) return gain;
+  return `${gain}; γ = ${gammaInUse}, the one in use, gives ${fixed(best.speeds[gammaInUse], 2)}×`;
 }
 
 /** A button over a bar that runs the page's prompt with this gamma. @param {number} gamma */

@@ -89,11 +89,11 @@ export const priceOf = (price) => (price < 1 ? "and costs about one pass of the 
 
 /** Two bars on one scale of milliseconds: a round of each lane. @param {Explanation} why */
 function times({ costs }) {
-  const ours = { draft: costs.draft, verify: costs.verify, overhead: costs.overhead };
-  const theirs = { draft: 0, verify: costs.alone_verify, overhead: costs.alone_overhead };
+  const drafted = { draft: costs.draft, verify: costs.verify, overhead: costs.overhead };
+  const alone = { draft: 0, verify: costs.alone_verify, overhead: costs.alone_overhead };
   const key = timesKey((part) => `${part} ${milliseconds(costs[part])}`);
   key.append(element("span", "", `one-token pass ${milliseconds(costs.alone_verify)}`));
-  return element("div", "", timeBars([["with drafts", ours], ["target alone", theirs]]), key);
+  return element("div", "", timeBars([["with drafts", drafted], ["target alone", alone]]), key);
 }
 
 /** @param {Explanation} why */

@@ -106,9 +106,9 @@ export class Crosshair {
     const point = figure && this.#charts.pointedAt(figure.dataset.line ?? "", event.clientX);
     if (!point) return null;
     if (point.axis === "clock") return point.value;
-    const ours = this.#rounds.filter(({ lane }) => lane === view.chosen);
-    const roundNumber = Math.max(1, Math.min(Math.round(point.value), ours.length));
-    return ours[roundNumber - 1]?.clock ?? null;
+    const chosenRounds = this.#rounds.filter(({ lane }) => lane === view.chosen);
+    const roundNumber = Math.max(1, Math.min(Math.round(point.value), chosenRounds.length));
+    return chosenRounds[roundNumber - 1]?.clock ?? null;
   }
 
   /** @param {number} time */
@@ -118,8 +118,8 @@ export class Crosshair {
     const end = timeline.seconds();
     const moment = Math.max(0, Math.min(time, end));
     const rounds = this.#rounds;
-    const ours = rounds.filter(({ lane }) => lane === view.chosen);
-    const under = underWay(ours, moment);
+    const chosenRounds = rounds.filter(({ lane }) => lane === view.chosen);
+    const under = underWay(chosenRounds, moment);
     this.#time = moment;
     this.#charts.cross({ clock: moment, round: under ? under.index + 1 : 1 });
     this.#transport.cross(moment);
@@ -130,23 +130,24 @@ export class Crosshair {
       lane.point(isDone ? null : current.index, isStill && !this.#isInLane);
     }
     this.#note.hidden = this.#isInLane;
-    if (!this.#isInLane) this.#note.replaceChildren(...this.#momentNodes(trace, ours, moment, end));
+    if (!this.#isInLane) this.#note.replaceChildren(...this.#momentNodes(trace, chosenRounds, moment, end));
   }
 
   /**
    * The figures at a moment, in words.
-   * @type {(trace: Trace, ours: Round[], moment: number, end: number) => HTMLElement[]}
+   * @type {(trace: Trace, chosenRounds: Round[], moment: number, end: number) => HTMLElement[]}
    */
-  #momentNodes(trace, ours, moment, end) {
+  #momentNodes(trace, chosenRounds, moment, end) {
     const { chosen } = this.#page.view;
     const { header } = trace;
     const before = this.#rounds.filter(({ clock }) => clock <= moment);
     const m = measure(before, header, chosen);
-    const under = underWay(ours, moment);
+    const under = underWay(chosenRounds, moment);
     const lines = [];
     const isOver = under !== undefined && moment > under.clock;
     const number = (under?.index ?? 0) + 1;
-    const progress = isOver ? `After all ${ours.length} rounds` : `Round ${number} of ${ours.length}`;
+    const count = chosenRounds.length;
+    const progress = isOver ? `After all ${count} rounds` : `Round ${number} of ${count}`;
     lines.push(element("b", "", `${progress} · ${duration(moment, end)}`));
     if (under && !isOver) lines.push(tokensLine(under));
     const isRace = hasBaseline(header);

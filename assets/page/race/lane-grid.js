@@ -6,7 +6,7 @@ import { remember, remembered } from "specviz/dom/kept.js";
 import { defined } from "specviz/race/definitions.js";
 import { Lane } from "specviz/race/lane.js";
 import {
-  ALONE, changedLanes, draftedLanes, hasBaseline, isSeveral, labelOf, lanesOf, OURS, ruleOf,
+  ALONE, changedLanes, draftedLanes, hasBaseline, isSeveral, labelOf, lanesOf, WITH_DRAFTS, ruleOf,
 } from "specviz/facts/lanes.js";
 import { verdictKind } from "specviz/facts/vocabulary.js";
 import { GUESSER } from "specviz/words/watched.js";
@@ -23,7 +23,8 @@ const PHASES = [
   ["Verdict", "accepted up to the first rejection"],
 ];
 const KEYS = 8; // colours and dashes of lanes with drafts
-const IDLE_OURS = "A small model guesses a few tokens ahead, and one pass of the target judges all of them.";
+const IDLE_DRAFTED = "A small model guesses a few tokens ahead, and one pass of the target judges all of "
+  + "them.";
 const IDLE_ALONE = "The same target, the same prompt and the same clock, without any help: "
   + "one pass, one token.";
 
@@ -53,7 +54,7 @@ export class LaneGrid {
    * @param {Header} [header]
    */
   arrange(header) {
-    const names = isSeveral(header) ? lanesOf(header) : [OURS, ALONE];
+    const names = isSeveral(header) ? lanesOf(header) : [WITH_DRAFTS, ALONE];
     const notes = names.map((name) => noteOf(name, header));
     const arrangement = JSON.stringify([names, notes]);
     if (arrangement === this.#arranged) return;
@@ -106,7 +107,7 @@ export class LaneGrid {
    */
   #article(name, drafted, number, { text, warning }) {
     const isAlone = name === ALONE;
-    const isNamed = !isAlone && name !== OURS;
+    const isNamed = !isAlone && name !== WITH_DRAFTS;
     const id = `sv-name-${number}`;
     const title = element("h2", "", { id }, this.#nameOf(name, drafted));
     const ratio = isNamed ? [element("b", "sv-lane-ratio", { dataset: { ratio: name } })] : [];
@@ -115,7 +116,7 @@ export class LaneGrid {
       : element("small", "", text, { title: text, dataset: { guesser: name } });
     const rate = element("span", "sv-value", { dataset: { rate: name } });
     const label = isAlone ? `Tokens of the ${labelOf(name)}` : `Tokens ${labelOf(name)}`;
-    const idle = element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_OURS);
+    const idle = element("p", "sv-empty", isAlone ? IDLE_ALONE : IDLE_DRAFTED);
     const key = isAlone ? "alone" : drafted.indexOf(name) % KEYS;
     return element(
       "article",
@@ -131,7 +132,7 @@ export class LaneGrid {
   /** @type {(name: LaneName, drafted: LaneName[]) => HTMLElement} */
   #nameOf(name, drafted) {
     if (name === ALONE) return defined("target", "Target alone");
-    return name === OURS ? defined("draft", "With drafts") : this.#nameButton(name, drafted);
+    return name === WITH_DRAFTS ? defined("draft", "With drafts") : this.#nameButton(name, drafted);
   }
 
   /** @type {(name: LaneName, drafted: LaneName[]) => HTMLButtonElement} */

@@ -2,6 +2,7 @@
 
 import { element, find } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
+import { Rows } from "specviz/race/rows.js";
 import { drawnToken, restOfWord, tokensOf, tokensSoFar } from "specviz/race/token.js";
 import { START } from "specviz/words/markdown.js";
 
@@ -17,17 +18,19 @@ const AT_ONCE = 30; // rounds whose marks change in one frame; those of a whole 
 
 /**
  * A token, and the state of the text before it.
- * @typedef {{ token: ShownToken, before: TextState, fragments: Fragment[] }} DrawnToken
+ * @typedef {{ token: ShownToken, stateBefore: TextState, fragments: Fragment[] }} DrawnToken
  * @typedef {object} DrawnRound
- * @property {Place} place
+ * @property {RoundNodes} nodes
  * @property {Round} round
  * @property {DrawnToken[]} tokens
- * @property {TextState} before
- * @property {TextState} after
+ * @property {TextState} stateBefore
+ * @property {TextState} stateAfter
  * @property {boolean} isPartial
  * @property {number} at  ms, the time of drawing
  * @property {boolean} isMarked  whether its marks are full
  */
+
+/** @typedef {import("specviz/race/rows.js").RoundNodes} RoundNodes */
 
 /** Draws one lane into its article. */
 export class Lane {
@@ -40,9 +43,9 @@ export class Lane {
   #rows = new Rows(this.#text);
   #drawn = /** @type {DrawnRound[]} */ ([]);
   #newest = /** @type {HTMLElement[]} */ ([]); // parts of the newest round
-  #total = 0; // tokens
+  #tokenCount = 0;
   /** @type {TextState} */
-  #start = { breaks: 0, isDue: false, reading: null };
+  #startState = { breaks: 0, isDue: false, reading: null };
   #pinned = true; // whether the lane follows the end of its text
   #pointed = /** @type {HTMLElement[]} */ ([]); // parts of the round at the moment that is pointed at
   /** The scroll position before the text was scrolled to that round, in px. @type {number | null} */
@@ -83,9 +86,9 @@ export class Lane {
 
   /** @param {string} prompt  that the text continues; empty before an answer, which is read as Markdown */
   reset(prompt) {
-    this.#start = { breaks: 0, isDue: false, reading: prompt ? null : START };
+    this.#startState = { breaks: 0, isDue: false, reading: prompt ? null : START };
     this.#drawn = [];
-    this.#total = 0;
+    this.#tokenCount = 0;
     this.#pinned = true;
     this.#pointed = [];
     this.#scrolledFrom = null;
@@ -124,7 +127,7 @@ export class Lane {
     }
     // Reserve room for the rest of a word, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
-    const isRowDue = this.#drawn[this.#drawn.length - 1]?.after.isDue;
+    const isRowDue = this.#drawn[this.#drawn.length - 1]?.stateAfter.isDue;
     const coming = first ? [...tokensOf(first).slice(partial?.seen ?? 0), ...later.flatMap(tokensOf)] : [];
     this.#ahead.textContent = isRowDue ? "" : restOfWord(coming);
     this.#rows.last.append(this.#ahead, this.#caret);
@@ -183,7 +186,7 @@ export class Lane {
       this.#takeBack();
       return;
     }
-    this.#total += tokens.length - last.tokens.length;
+    this.#tokenCount += tokens.length - last.tokens.length;
     last.isPartial = done !== last.round;
     this.#fill(last, tokens);
   }
@@ -205,7 +208,7 @@ export class Lane {
       if (drawn.isMarked === isMarked) continue;
       left -= 1;
       drawn.isMarked = isMarked;
-      for (const part of drawn.place.parts) part.classList.toggle("is-marked", isMarked);
+      for (const part of drawn.nodes.parts) part.classList.toggle("is-marked", isMarked);
     }
     return left < 0;
   }
@@ -223,7 +226,7 @@ export class Lane {
    */
   point(index, isBrought = false) {
     const drawn = this.#drawn.find(({ round }) => round.index === index);
-    const parts = drawn?.place.parts ?? [];
+    const parts = drawn?.nodes.parts ?? [];
     for (const part of this.#pointed) if (!parts.includes(part)) part.classList.remove("is-pointed");
     for (const part of parts) part.classList.add("is-pointed");
     this.#pointed = [...parts];
@@ -262,7 +265,7 @@ export class Lane {
 
   // Mark the newest round: in slow motion its words move.
   #markNewest() {
-    const parts = this.#drawn[this.#drawn.length - 1]?.place.parts ?? [];
+    const parts = this.#drawn[this.#drawn.length - 1]?.nodes.parts ?? [];
     for (const part of this.#newest) if (!parts.includes(part)) part.classList.remove("is-newest");
     for (const part of parts) part.classList.add("is-newest");
     this.#newest = [...parts];
@@ -271,20 +274,20 @@ export class Lane {
   /** @type {(round: Round, tokens: ShownToken[], isPartial: boolean) => void} */
   #append(round, tokens, isPartial) {
     const last = this.#drawn[this.#drawn.length - 1];
-    const standing = last?.after ?? this.#start;
-    const before = this.#rows.isTooLong ? { ...standing, isDue: true } : standing;
+    const state = last?.stateAfter ?? this.#startState;
+    const stateBefore = this.#rows.isTooLong ? { ...state, isDue: true } : state;
     /** @type {DrawnRound} */
     const drawn = {
-      place: this.#rows.begin(last?.place),
+      nodes: this.#rows.begin(last?.nodes),
       round,
       tokens: [],
-      before,
-      after: before,
+      stateBefore,
+      stateAfter: stateBefore,
       isPartial,
       at: performance.now(),
       isMarked: false,
     };
-    this.#total += tokens.length;
+    this.#tokenCount += tokens.length;
     this.#fill(drawn, tokens);
     this.#drawn.push(drawn);
   }
@@ -295,25 +298,25 @@ export class Lane {
    * @param {ShownToken[]} tokens
    */
   #fill(drawn, tokens) {
-    const first = this.#total - tokens.length; // index of the first one in its lane
-    let standing = drawn.before;
+    const first = this.#tokenCount - tokens.length; // index of the first one in its lane
+    let state = drawn.stateBefore;
     drawn.tokens = tokens.map((token, i) => {
       const old = drawn.tokens[i];
-      const before = standing;
-      const { fragments, after } = drawnToken(token, drawn.round, first + i, before);
-      standing = after;
-      const stays = old?.token.outcome === token.outcome && isSame(old.before, before);
-      return stays ? old : { token, before, fragments };
+      const stateBefore = state;
+      const { fragments, after } = drawnToken(token, drawn.round, first + i, stateBefore);
+      state = after;
+      const stays = old?.token.outcome === token.outcome && isSame(old.stateBefore, stateBefore);
+      return stays ? old : { token, stateBefore, fragments };
     });
-    drawn.after = standing;
-    this.#rows.fill(drawn.place, drawn.tokens.flatMap(({ fragments }) => fragments));
+    drawn.stateAfter = state;
+    this.#rows.fill(drawn.nodes, drawn.tokens.flatMap(({ fragments }) => fragments));
   }
 
   #takeBack() {
     const last = this.#drawn.pop();
     if (!last) return;
-    this.#rows.remove(last.place);
-    this.#total -= last.tokens.length;
+    this.#rows.remove(last.nodes);
+    this.#tokenCount -= last.tokens.length;
   }
 }
 
@@ -337,191 +340,4 @@ export function sharedLine(room, usual) {
 function isSame(a, b) {
   return a.breaks === b.breaks && a.isDue === b.isDue
     && JSON.stringify(a.reading) === JSON.stringify(b.reading);
-}
-
-// The rows of a lane's text, in blocks. A row is a line of the text, which may wrap; the rows of a code block
-// are marked. A round is in one or several rows, and owns those that it begins.
-
-// Tokens of a block. Blocks outside the view are not laid out. A block that was the last one is laid out
-// until it leaves the view: switching earlier would cost a second layout of all of it.
-const BLOCK = 40;
-const MAX_BLOCK = 1024; // tokens; a longer block ends in the middle of a line
-const TAB = 4; // columns, as in the style sheet
-const FURTHER = 2; // columns of extra indent for the rest of a wrapped line of code
-const MAX_HANG = 16; // columns of indent, since a narrow lane needs the rest
-
-/**
- * The position of a round in the rows.
- * @typedef {object} Place
- * @property {HTMLElement} row  in which it begins
- * @property {string} block  the role of that row in a code block before the round
- * @property {HTMLElement[]} parts  of it, one in that row and one in each that it owns
- * @property {HTMLElement[]} rows  that it owns
- * @property {HTMLElement | null} before  the part of the previous round, if it is in the same row
- */
-
-class Rows {
-  #text;
-
-  /** @param {HTMLElement} text  the parent of the rows */
-  constructor(text) {
-    this.#text = text;
-  }
-
-  /** Remove all rows, and add the first one again. */
-  clear() {
-    this.#text.replaceChildren();
-    this.#add();
-  }
-
-  /** The last block; the text may have other nodes after it for a moment. */
-  get lastBlock() {
-    let node = this.#text.lastElementChild;
-    while (node && !node.matches(".sv-block")) node = node.previousElementSibling;
-    return node ?? /** @type {HTMLElement} */ (this.#add().parentElement);
-  }
-
-  /** @returns {HTMLElement} the last row */
-  get last() {
-    const row = this.lastBlock.lastElementChild;
-    return row instanceof HTMLElement ? row : this.#add();
-  }
-
-  /** Whether the last block is so long that a row must begin. */
-  get isTooLong() {
-    return countIn(this.lastBlock) >= MAX_BLOCK;
-  }
-
-  /**
-   * @param {Place} [last]  of the newest round
-   * @returns {Place} of the next round
-   */
-  begin(last) {
-    const row = this.last;
-    const part = element("span", "sv-round");
-    row.append(part);
-    const end = last?.parts[last.parts.length - 1];
-    const before = end?.parentElement === row ? end : null;
-    return { row, block: row.dataset.block ?? "", parts: [part], rows: [], before };
-  }
-
-  /**
-   * Put the fragments of the newest round into their rows; present ones are not touched, or their animations
-   * would start again.
-   * @type {(place: Place, fragments: Fragment[]) => void}
-   */
-  fill(place, fragments) {
-    /** @type {Set<Element>} */
-    const wanted = new Set(fragments.map(({ node }) => node));
-    for (const node of place.parts.flatMap((part) => [...part.children])) {
-      if (!wanted.has(node)) node.remove();
-    }
-    setBlock(place.row, place.block);
-    let count = 0; // rows that the round owns, so far
-    let last = /** @type {Element | null} */ (null); // fragment in the row
-    for (const { node, opensRow, isSpaced, block } of fragments) {
-      if (opensRow) {
-        if (count === place.rows.length) this.#extend(place);
-        count += 1;
-        last = null;
-        place.rows[count - 1].classList.toggle("is-spaced", isSpaced);
-        setBlock(place.rows[count - 1], "");
-      }
-      const part = place.parts[count];
-      const next = last ? last.nextSibling : part.firstChild;
-      if (node !== next) part.insertBefore(node, next);
-      if (block) setBlock(count ? place.rows[count - 1] : place.row, block);
-      last = node;
-    }
-    while (place.rows.length > count) this.#shorten(place);
-    for (const row of [place.row, ...place.rows]) setHang(row);
-    markEnds(fragments);
-    const [first] = fragments;
-    markRing(place, Boolean(first?.node.matches(".own") && !first.opensRow));
-  }
-
-  /** Remove the newest round. @param {Place} place */
-  remove(place) {
-    while (place.rows.length) this.#shorten(place);
-    place.parts[0].remove();
-    markRing(place, false);
-    setBlock(place.row, place.block);
-    setHang(place.row);
-  }
-
-  /** @param {Place} place */
-  #extend(place) {
-    const row = this.#add();
-    const part = element("span", "sv-round");
-    part.classList.toggle("is-marked", place.parts[0].matches(".is-marked"));
-    row.append(part);
-    place.rows.push(row);
-    place.parts.push(part);
-  }
-
-  /** @param {Place} place */
-  #shorten(place) {
-    const row = place.rows.pop();
-    const block = row?.parentElement;
-    place.parts.pop();
-    if (row) setBlock(row, "");
-    row?.remove();
-    if (block && !block.querySelector(".sv-row")) block.remove();
-  }
-
-  #add() {
-    const row = element("div", "sv-row");
-    const last = [...this.#text.children].filter((node) => node.matches(".sv-block")).pop();
-    if (last && countIn(last) < BLOCK) last.append(row);
-    else this.#text.append(element("div", "sv-block", row));
-    return row;
-  }
-}
-
-/** @param {Element} block */
-const countIn = (block) => block.querySelectorAll("[data-index]").length;
-
-/** @type {(row: HTMLElement, block: string) => void} */
-function setBlock(row, block) {
-  row.previousElementSibling?.classList.toggle("is-last-of-code", block === "close");
-  if (block) {
-    row.dataset.block = block;
-    return;
-  }
-  delete row.dataset.block;
-  row.removeAttribute("style"); // only a line of code hangs
-}
-
-// Indent the rest of a wrapped line of code. A rejected guess does not change the indent.
-/** @param {HTMLElement} row */
-function setHang(row) {
-  if (!row.dataset.block) return;
-  const writtenNodes = [...row.querySelectorAll(".t:not(.rejected, .ignored)")];
-  const line = writtenNodes.map(({ textContent }) => textContent ?? "").join("");
-  const blanks = line.match(/^[ \t]+/)?.[0] ?? "";
-  const after = (/** @type {number} */ column, /** @type {string} */ blank) =>
-    column + (blank === "\t" ? TAB - (column % TAB) : 1);
-  const columns = [...blanks].reduce(after, 0);
-  const further = blanks.includes("\t") ? TAB : FURTHER; // with tabs, the indent is a multiple of them
-  if (columns) row.style.setProperty("--hang", String(Math.min(columns + further, MAX_HANG)));
-  else row.removeAttribute("style");
-}
-
-// The mark is at the end of a token, or of the last one of several accepted tokens. Inside code, a rejected
-// guess and the ignored ones after it share one mark, which ends with its row.
-/** @param {Fragment[]} fragments */
-function markEnds(fragments) {
-  fragments.forEach(({ node }, i) => {
-    const next = fragments[i + 1];
-    const isInParts = next?.node.dataset.of !== undefined;
-    const areAccepted = node.matches(".accepted") && next?.node.matches(".accepted");
-    node.classList.toggle("goes-on", Boolean(isInParts || areAccepted));
-    node.classList.toggle("slips-on", Boolean(next?.node.matches(".ignored") && !next.opensRow));
-  });
-}
-
-// Of rounds without a guess in one row, only the last has the ring.
-/** @type {(place: Place, isUnguessed: boolean) => void} */
-function markRing({ before }, isUnguessed) {
-  before?.querySelector(":scope > .t.own")?.classList.toggle("goes-on", isUnguessed);
 }

@@ -81,11 +81,11 @@ export class Readout {
 
   /** @type {(metrics: Metrics, header: Header) => void} */
   #showFigures({ alpha, tau, tau_predicted: formula, tokens_per_second: rates }, header) {
-    const [ours, alone] = Object.values(rates);
+    const [drafted, alone] = Object.values(rates);
     this.#charts.setFigures({
       alpha: [fixed(alpha, 2), alpha === null ? "" : "of judged"],
       tau: [fixed(tau, 2), formula === null || isSeveral(header) ? "" : `${fixed(formula, 2)} formula`],
-      speed: [perSecond(ours), ours === null ? "" : "with drafts"],
+      speed: [perSecond(drafted), drafted === null ? "" : "with drafts"],
       "speed-alone": [perSecond(alone), alone === null ? "" : "alone"],
     });
   }

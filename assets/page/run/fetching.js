@@ -4,7 +4,7 @@
 import { element, find, pause } from "specviz/dom/dom.js";
 import { fetchedShare, fetchedWords, offerWords } from "specviz/words/fetched.js";
 
-const EVERY = 500; // ms between questions
+const EVERY = 500; // ms between requests
 const RETRY_EVERY = 2000; // ms, where the server does not answer
 const NO_ANSWER = "The server did not answer: try again.";
 
@@ -41,9 +41,9 @@ export class Fetching {
     this.#draw();
   }
 
-  /** @param {"begin_fetch" | "stop_fetch" | "ask_fetch"} question */
-  async #ask(question) {
-    const answer = await this.#page.server[question]?.({}).catch(() => null);
+  /** @param {"begin_fetch" | "stop_fetch" | "ask_fetch"} name  of the request */
+  async #ask(name) {
+    const answer = await this.#page.server[name]?.({}).catch(() => null);
     if (!answer) this.#page.notice.show(NO_ANSWER, true);
     else if ("state" in answer) this.#take(answer);
     else this.#page.notice.show(answer.error, true);

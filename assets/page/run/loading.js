@@ -3,7 +3,7 @@
 import { pause } from "specviz/dom/dom.js";
 import { pairBeside } from "specviz/run/controls.js";
 
-const EVERY = 1000; // ms between questions
+const EVERY = 1000; // ms between requests
 
 export class Loading {
   #page;

@@ -1,11 +1,11 @@
-// The server of the page: its questions, and runs, whose results come as a stream. Visitors' files are sent
+// The server of the page: requests, and runs, whose results come as a stream. Visitors' files are sent
 // unchanged.
 
 const JSON_KIND = { "content-type": "application/json" };
 const RUN = "run";
 const EVENT = "data: ";
 const EVENT_END = "\n\n";
-const QUESTIONS = /** @type {const} */ ([
+const REQUESTS = /** @type {const} */ ([
   "missed", "ask_job", "end_job", "stop", "loading", "examine",
   "begin_fetch", "stop_fetch", "ask_fetch",
   "begin_sampling", "begin_difference", "begin_rerun", "begin_sweep",
@@ -21,14 +21,14 @@ const at = (path) => new URL(path, document.baseURI);
  * @returns {Server}
  */
 export function serverOf(config) {
-  const ask = (/** @type {string} */ name) => async (/** @type {object} */ question) => {
+  const ask = (/** @type {string} */ name) => async (/** @type {object} */ body) => {
     const answer = await fetch(at(config.questionsAt + name), {
-      method: "POST", headers: JSON_KIND, body: JSON.stringify(question),
+      method: "POST", headers: JSON_KIND, body: JSON.stringify(body),
     });
     return answer.json(); // also a refusal says why, as its error
   };
-  const questions = Object.fromEntries(QUESTIONS.map((name) => [name, ask(name)]));
-  return withFiles(/** @type {Server} */ ({ ...questions, run: beginRun }), config.files);
+  const requests = Object.fromEntries(REQUESTS.map((name) => [name, ask(name)]));
+  return withFiles(/** @type {Server} */ ({ ...requests, run: beginRun }), config.files);
 }
 
 /**

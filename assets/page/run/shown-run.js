@@ -5,14 +5,13 @@ import { isStill, pause } from "specviz/dom/dom.js";
 import { keep, taken } from "specviz/dom/kept.js";
 import { areShownOf, controlsOf, differences, pairBeside } from "specviz/run/controls.js";
 import { asTrace, interrupt } from "specviz/facts/trace.js";
-import { Recordings } from "specviz/run/recordings.js";
 import { mismatchOf } from "specviz/words/moment.js";
-import { Store } from "specviz/run/store.js";
+import { Recordings, Store } from "specviz/run/store.js";
 
 const CROWDED_AFTER = 1500; // ms without an answer to Run
-const SLOW_AFTER = 4000; // ms without an answer to a plain question
+const SLOW_AFTER = 4000; // ms without an answer to a plain request
 const DEAD_AFTER = 60_000; // ms without an answer: a connection can break silently
-const RETRY_EVERY = 2000; // ms between questions whether the server is back
+const RETRY_EVERY = 2000; // ms between requests while the server is gone
 const ASKING = "Asking the server.";
 const CROWDED = "The server is busy: your run is in line.";
 const SLOW = "The server is slow to answer: your run is in line and begins as soon as possible.";
@@ -40,25 +39,38 @@ const NOT_LISTED = "This page runs only the pairs in its list, so the pair in th
  * @property {() => void} over  the live run has ended, with or without an error
  */
 
+/**
+ * The phase of the newest live run. waiting: the server has begun it, without a result so far. live: its
+ * rounds arrive. lost: the connection to the server is. idle: there is none, it has ended, or a recording has
+ * taken its place.
+ * @typedef {"idle" | "waiting" | "live" | "failed" | "lost"} Phase
+ */
+
+/**
+ * What is known about the shown run besides its trace.
+ * @typedef {object} Showing
+ * @property {"live" | "recording"} source
+ * @property {string} origin  in words
+ * @property {string | null} name  of a recording of the page
+ * @property {boolean} isFromFile  whether it was opened from a visitor's file
+ * @property {Value[]} values  of the controls for a live run
+ */
+
 export class ShownRun {
-  busy = false; // a live run is under way
-  failed = false; // whether the newest live run has failed
-  pending = /** @type {PendingRun | null} */ (null); // the requested run, until its header arrives
-  origin = ""; // the origin of the shown run, in words
-  /** @type {"live" | "recording"} */
-  source = "live";
-  isFromFile = false; // whether the shown run was opened from a visitor's file
+  /** The run that the visitor waits for, from the press on Run until its header arrives. */
+  pending = /** @type {PendingRun | null} */ (null);
   recordings;
-  #ran = /** @type {Value[]} */ ([]); // the values of the controls for the shown live run
-  #wanted = /** @type {Value[]} */ ([]); // the same for the newest live run
   #page;
   #on;
   #store;
-  #lost = false; // the connection, while a run was under way
-  #isAsked = false; // whether a requested run has not begun on the server
-  #refusals = 0; // runs that the server has refused
-  #name = /** @type {string | null} */ (null); // of the shown recording of the page
-  #showings = 0; // counts shown runs: a recording that arrives after another run was shown is dropped
+  #phase = /** @type {Phase} */ ("idle");
+  /** The request of a run that the server has neither begun nor refused. */
+  #request = /** @type {object | null} */ (null);
+  #newestValues = /** @type {Value[]} */ ([]); // of the controls for the newest live run
+  /** @type {Showing} */
+  #showing = { source: "live", origin: "", name: null, isFromFile: false, values: [] };
+  /** The recording that is being fetched: it is dropped if another run is shown before it arrives. */
+  #fetchedName = /** @type {string | null} */ (null);
 
   /**
    * @param {PageGround & Needs<"timeline" | "replay" | "controls">} page
@@ -76,12 +88,10 @@ export class ShownRun {
       on: {
         begun: () => this.#begin(),
         header: (trace) => {
-          this.#showings += 1;
+          this.#phase = "live";
           this.pending = null;
-          this.#name = null;
-          this.#ran = this.#wanted;
-          this.isFromFile = false;
-          this.#announce(trace, "live", "LIVE");
+          const values = this.#newestValues;
+          this.#show(trace, { source: "live", origin: "LIVE", name: null, isFromFile: false, values });
           timeline.clear(true);
           address.change({ recording: null });
         },
@@ -95,10 +105,10 @@ export class ShownRun {
           on.replaced(trace);
         },
         status: (text, left) => {
-          if (this.pending) this.#await(text, left);
+          if (this.pending) this.#showPending(text, left);
           else notice.wait(text);
         },
-        over: (error, fallBack, remark) => this.#finish(error, fallBack, remark),
+        over: (error, fallBack, remark) => this.#end(error ? "failed" : "idle", error ?? remark, fallBack),
         lost: () => this.#reconnect(),
       },
     });
@@ -108,9 +118,33 @@ export class ShownRun {
         keep(UNBEGUN, true);
         return;
       }
-      const isLeft = (this.busy || this.#lost) && this.source === "live";
-      if (isLeft && trace?.rounds.length) keep(INTERRUPTED, trace);
+      const isUnfinished = this.busy || this.#phase === "lost";
+      if (isUnfinished && this.source === "live" && trace?.rounds.length) keep(INTERRUPTED, trace);
     });
+  }
+
+  /** Whether a live run is under way on the server. */
+  get busy() {
+    return this.#phase === "waiting" || this.#phase === "live";
+  }
+
+  /** Whether the newest live run has failed. */
+  get failed() {
+    return this.#phase === "failed" || this.#phase === "lost";
+  }
+
+  get source() {
+    return this.#showing.source;
+  }
+
+  /** The origin of the shown run, in words. */
+  get origin() {
+    return this.#showing.origin;
+  }
+
+  /** Whether the shown run was opened from a visitor's file. */
+  get isFromFile() {
+    return this.#showing.isFromFile;
   }
 
   /** The shown trace. */
@@ -136,7 +170,7 @@ export class ShownRun {
   /** The values of the controls that would give the shown run; empty without one. */
   get controls() {
     if (!this.trace) return [];
-    if (this.source === "live") return this.#ran;
+    if (this.source === "live") return this.#showing.values;
     const { address, config } = this.#page;
     return controlsOf(this.trace.header, config, address.settings);
   }
@@ -162,7 +196,8 @@ export class ShownRun {
     const { busy, differences, source, trace } = this;
     if (!config.served || this.pending || !trace) return { text: "", isFaded: false };
     const isUsual = ["pair", "weights"].every((name) => address.settings[name] === config.defaults[name]);
-    const isOwnPreset = isUsual && this.#name !== null && address.chosen?.name === this.#name;
+    const { name } = this.#showing;
+    const isOwnPreset = isUsual && name !== null && address.chosen?.name === name;
     if (isOwnPreset && this.isOfAwaited) return { text: "", isFaded: false }; // there is a note by the lanes
     const isOther = differences.has("target")
       && !areShownOf(trace.header, String(address.settings.pair), config); // or only the target's bits differ
@@ -203,19 +238,17 @@ export class ShownRun {
    */
   show(trace, { origin = "RECORDED", name = null, isFromFile = false } = {}) {
     const { address, shell, timeline } = this.#page;
-    this.#showings += 1;
     if (this.busy) {
-      this.busy = false;
       this.#store.drop();
       shell.stop();
     }
-    this.failed = false;
+    this.#phase = "idle";
+    this.#request = null;
     this.pending = null;
-    this.#name = name;
     interrupt(trace);
     this.#store.show(trace);
-    this.isFromFile = isFromFile;
-    this.#announce(trace, "recording", trace.end ? origin : withInterrupted(origin));
+    const words = trace.end ? origin : withInterrupted(origin);
+    this.#show(trace, { source: "recording", origin: words, name, isFromFile, values: [] });
     timeline.clear(false);
     timeline.add(trace.rounds);
     if (isStill()) timeline.seek(Infinity);
@@ -234,11 +267,10 @@ export class ShownRun {
    * @type {(name: string, origin?: string) => Promise<boolean>}
    */
   async showNamed(name, origin) {
-    this.#showings += 1;
-    const showing = this.#showings;
+    this.#fetchedName = name;
     try {
       const trace = await this.recordings.fetch(name);
-      if (showing === this.#showings && !this.busy) this.show(trace, { origin, name });
+      if (this.#fetchedName === name && !this.busy) this.show(trace, { origin, name });
       return true;
     } catch (error) {
       console.info("specviz: a recording cannot be shown:", error);
@@ -246,90 +278,89 @@ export class ShownRun {
     }
   }
 
-  /** Wait for a run to begin, and show its state even if the server is gone. */
-  async awaitRun() {
-    const { newestRun: before } = this;
-    const refusals = this.#refusals;
-    const isAwaited = () => this.pending !== null && this.newestRun === before && this.#refusals === refusals;
+  /** The visitor has requested a run: show its state until it begins, even if the server is gone. */
+  async beginWaiting() {
+    const request = {};
+    const isWaiting = () => this.#request === request;
     this.#page.notice.clear();
     this.#page.replay.cancel();
     this.#page.timeline.pause();
+    this.#request = request;
     this.pending = null;
-    this.#isAsked = true;
-    this.#await(ASKING);
+    this.#showPending(ASKING);
     await pause(CROWDED_AFTER);
-    if (!isAwaited()) return;
-    this.#await(CROWDED);
-    const isThere = await this.#isServerThere(() => { if (isAwaited()) this.#await(SLOW); });
-    if (!isThere && isAwaited()) this.#reconnect();
+    if (!isWaiting()) return;
+    this.#showPending(CROWDED);
+    const isThere = await this.#isServerThere(() => { if (isWaiting()) this.#showPending(SLOW); });
+    if (!isThere && isWaiting()) this.#reconnect();
   }
 
   /** The server has refused a run. @param {string} sentence */
   refuse(sentence) {
-    this.#refusals += 1;
-    this.#isAsked = false;
+    this.#request = null;
     this.#giveUp();
     this.#page.notice.show(sentence, true);
   }
 
   /**
-   * Set the state of the requested run, which has not begun.
+   * Set the state of the run that the visitor waits for.
    * @type {(phase: string, left?: number | null) => void}
    */
-  #await(phase, left = null) {
+  #showPending(phase, left = null) {
     const now = performance.now();
     const prompt = String(this.#page.address.state.values[0] ?? "");
     this.pending = { prompt, since: now, ...this.pending, phase, left, estimatedAt: now };
     this.#on.pending(this.pending);
   }
 
-  /** Give the requested run up, and show the previous run again. */
+  /** Give the pending run up, and show the previous run again. */
   #giveUp() {
     if (!this.pending) return;
     this.pending = null;
     this.#on.restored();
   }
 
+  /** The server has begun the requested run. */
   #begin() {
-    this.busy = true;
-    this.#isAsked = false;
-    this.#wanted = this.#page.address.state.values;
-    this.failed = false;
-    this.#lost = false;
+    this.#phase = "waiting";
+    this.#request = null;
+    this.#newestValues = this.#page.address.state.values;
     this.#page.notice.clear();
     this.#page.timeline.pause();
-    this.#await(this.pending?.phase ?? ASKING);
+    this.#showPending(this.pending?.phase ?? ASKING);
     this.#on.begun();
   }
 
-  /** @type {(trace: Trace, source: "live" | "recording", origin: string) => void} */
-  #announce(trace, source, origin) {
+  /** Another trace is shown from now on. @type {(trace: Trace, showing: Showing) => void} */
+  #show(trace, showing) {
+    this.#fetchedName = null;
     this.#page.notice.clear();
-    this.source = source;
-    this.origin = origin;
-    this.#on.shown(trace, origin);
+    this.#showing = showing;
+    this.#on.shown(trace, showing.origin);
   }
 
   /**
-   * @param {string | null} error
-   * @param {boolean} fallBack whether a recording should take the run's place
-   * @param {string} remark
+   * The newest live run has ended.
+   * @param {"idle" | "failed" | "lost"} phase
+   * @param {string} sentence  the error, or a remark
+   * @param {boolean} fallBack  whether a recording should take the run's place
    */
-  async #finish(error, fallBack = false, remark = "") {
-    this.busy = false;
-    if (!this.#isAsked) this.#giveUp(); // else an earlier run has ended
+  async #end(phase, sentence, fallBack = false) {
+    this.#phase = "idle";
+    if (!this.#request) this.#giveUp(); // else an earlier run has ended
     if (this.source === "live" && this.trace) interrupt(this.trace);
     this.#page.timeline.finish();
-    const recorded = error ? this.#substitute(fallBack) : null;
-    if (error && recorded) {
-      console.info("specviz: live failed:", error);
+    const recorded = phase === "idle" ? null : this.#substitute(fallBack);
+    if (recorded) {
+      console.info("specviz: live failed:", sentence);
       if (await this.showNamed(recorded, "RECORDED (live failed)")) {
-        if (fallBack) this.#page.notice.show(error, true);
+        if (fallBack) this.#page.notice.show(sentence, true);
         return;
       }
+      if (this.busy) return; // the next run has begun meanwhile
     }
-    this.failed = Boolean(error);
-    this.#page.notice.show(error ?? remark, this.failed);
+    this.#phase = phase;
+    this.#page.notice.show(sentence, this.failed);
     this.#on.over();
   }
 
@@ -345,19 +376,18 @@ export class ShownRun {
   /** Show that the server is gone, and later that it is back. */
   async #reconnect() {
     const before = this.newestRun;
-    this.#lost = true;
-    this.#isAsked = false;
-    await this.#finish(LOST);
+    this.#request = null;
+    await this.#end("lost", LOST);
     while (!(await this.#isServerThere())) await pause(RETRY_EVERY);
     if (this.newestRun === before && !this.busy) this.#page.notice.show(BACK);
   }
 
-  // Only a failed question means that the server is gone: one without an answer may be in a long line.
+  // Only a failed request means that the server is gone: one without an answer may be in a long line.
   /** @param {() => void} [onSlow]  called if the answer is late */
   async #isServerThere(onSlow = () => {}) {
-    const question = this.#page.server.missed?.({ run: "", seq: 0 });
+    const request = this.#page.server.missed?.({ run: "", seq: 0 });
     const waiting = setTimeout(onSlow, SLOW_AFTER);
-    const answer = await Promise.race([question, pause(DEAD_AFTER)]).catch(() => null);
+    const answer = await Promise.race([request, pause(DEAD_AFTER)]).catch(() => null);
     clearTimeout(waiting);
     return Array.isArray(answer);
   }

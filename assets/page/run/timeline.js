@@ -3,6 +3,7 @@
 import { isStill } from "specviz/dom/dom.js";
 import { ALONE } from "specviz/facts/lanes.js";
 import { secondsOf } from "specviz/facts/uncertainty.js";
+import { momentOf } from "specviz/run/slow-motion.js";
 
 const FRAME = 16; // ms
 const MAX_FRAME = 500; // ms
@@ -60,7 +61,7 @@ export class Timeline {
   #last = 0; // ms, of the last frame
   #waiting = false; // for a frame
   /** @type {{ round: Round, ms: number } | null} */
-  #story = null; // the round that plays slowly
+  #slowRound = null; // the round that plays slowly, and for how long
   moment = /** @type {Moment | null} */ (null); // of that round
 
   /** @param {() => void} changed called when anything moved */
@@ -71,7 +72,7 @@ export class Timeline {
   /** @param {boolean} live */
   clear(live) {
     Object.assign(this, { steps: [], position: 0, following: live, playing: false, live });
-    this.#endStory();
+    this.#endSlowRound();
     this.#time = 0;
     this.#changed();
   }
@@ -104,7 +105,7 @@ export class Timeline {
   play() {
     if (!this.steps.length) return;
     if (this.position === this.steps.length) this.#moveTo(0);
-    this.#endStory();
+    this.#endSlowRound();
     this.playing = true;
     this.following = false;
     this.#last = performance.now();
@@ -157,11 +158,11 @@ export class Timeline {
    * Play one round slowly, and then pause; the other lanes continue meanwhile.
    * @param {Round} round
    */
-  playSlowly(round) {
+  playRoundSlowly(round) {
     this.#moveTo(this.steps.findIndex((step) => step.round === round));
     this.play();
     this.#time = round.clock - secondsOf(round);
-    this.#story = { round, ms: 0 };
+    this.#slowRound = { round, ms: 0 };
   }
 
   follow() {
@@ -209,7 +210,7 @@ export class Timeline {
     const next = () => requestAnimationFrame((now) => this.#advance(now));
     // Skip frames between two steps: an empty one costs nearly as much as one with a word. A hidden tab gets
     // no frames and stops.
-    const step = this.#story ? undefined : this.steps[this.position];
+    const step = this.#slowRound ? undefined : this.steps[this.position];
     const left = step ? (1000 * (step.time - this.#time)) / this.speed : 0;
     const soon = () => { if (document.hidden) next(); else this.#advance(performance.now()); };
     if (left > FRAME) setTimeout(soon, Math.min(left, MAX_WAIT)); else next();
@@ -222,8 +223,8 @@ export class Timeline {
     // After it was hidden, a tab continues where it stopped.
     const passed = Math.max(0, Math.min(now - this.#last, MAX_FRAME));
     this.#last = now;
-    if (this.#story) {
-      this.#advanceStory(this.#story, passed);
+    if (this.#slowRound) {
+      this.#advanceSlowly(this.#slowRound, passed);
       return;
     }
     this.#time += (this.speed * passed) / 1000;
@@ -240,17 +241,17 @@ export class Timeline {
   }
 
   /**
-   * @param {{ round: Round, ms: number }} story
+   * @param {{ round: Round, ms: number }} slowRound
    * @param {number} passed ms
    */
-  #advanceStory(story, passed) {
-    story.ms += passed;
-    const moment = momentOf(story.round, story.ms);
+  #advanceSlowly(slowRound, passed) {
+    slowRound.ms += passed;
+    const moment = momentOf(slowRound.round, slowRound.ms);
     const { time, seen, judged, isDone } = moment;
     this.moment = moment;
     this.#time = time;
     const isPast = (/** @type {PlayStep} */ step) => {
-      if (step.round !== story.round) return step.time <= time;
+      if (step.round !== slowRound.round) return step.time <= time;
       if (step.done) return isDone;
       return step.judged ? step.judged <= judged : step.seen <= seen;
     };
@@ -262,8 +263,8 @@ export class Timeline {
     this.#changed();
   }
 
-  #endStory() {
-    this.#story = null;
+  #endSlowRound() {
+    this.#slowRound = null;
     this.moment = null;
   }
 
@@ -276,15 +277,17 @@ export class Timeline {
   #hold() {
     this.following = false;
     this.playing = false;
-    this.#endStory();
+    this.#endSlowRound();
   }
 }
+
+// A short live run is played again by itself, at a readable speed.
 
 const READ_AFTER = 2600; // ms for which the result is shown before the replay
 const FAST = 5; // seconds; longer runs get no replay
 const MEANT = ["pointerdown", "keydown", "wheel", "touchstart"]; // events of an active visitor
 
-export class SlowReplay {
+export class AutoReplay {
   #timeline;
   #waiting = 0; // timer
 
@@ -305,104 +308,4 @@ export class SlowReplay {
   cancel() {
     clearTimeout(this.#waiting);
   }
-}
-
-// One round in slow motion: guesses one by one, a look, one pass over all of them, verdicts from left to
-// right, the target's token. Guessing and the pass run on the race's clock, so the other lanes continue
-// meanwhile; the verdicts take no time there, so the clock stops.
-
-/** In ms of the viewer's time; the style sheet moves the tokens in the same time. */
-export const MOTION = {
-  stagger: 190,
-  appear: 260,
-  look: 260,
-  sweep: 1050,
-  settle: 230,
-  drop: 380,
-  land: 360,
-  rest: 900,
-};
-
-const UNHURRIED = 16; // guesses; a longer round takes no more time than this many
-
-/** @typedef {"guess" | "check" | "verdict"} Phase */
-
-/**
- * A moment of a round in slow motion.
- * @typedef {object} Moment
- * @property {number} time  on the race's clock
- * @property {number} seen  visible guesses
- * @property {number} judged  guesses with their verdict
- * @property {Phase} phase
- * @property {boolean} isDone  whether the whole round is visible
- * @property {boolean} isOver  whether it has also been visible for a while
- */
-
-/**
- * @param {Round} round
- * @param {number} ms  since its beginning
- * @returns {Moment}
- */
-export function momentOf(round, ms) {
-  const { drafted, clock } = round;
-  const { draft_seconds: drafting, verify_seconds: verifying, overhead_seconds: overhead } = round;
-  const count = drafted.length;
-  const judged = drafted.filter(({ outcome }) => outcome !== "ignored").length;
-  const pace = Math.min(1, UNHURRIED / count);
-  const stagger = pace * MOTION.stagger;
-  const settle = pace * MOTION.settle;
-  const guessed = count ? (count - 1) * stagger + MOTION.appear : 0;
-  const looked = guessed + MOTION.look;
-  const passed = looked + MOTION.sweep;
-  const isRefused = judged > 0 && drafted[judged - 1].outcome === "rejected";
-  const settled = passed + judged * settle + (isRefused ? MOTION.drop : 0);
-  const start = clock - drafting - verifying - overhead;
-  const share = (/** @type {number} */ from, /** @type {number} */ lasts) =>
-    Math.max(0, Math.min(1, (ms - from) / lasts));
-  /** @returns {Pick<Moment, "time" | "judged" | "phase">} */
-  const now = () => {
-    if (ms < looked) {
-      const time = start + drafting * (guessed ? share(0, guessed) : 1);
-      return { time: Math.min(time, clock), judged: 0, phase: "guess" };
-    }
-    if (ms < passed) {
-      const time = start + drafting + (verifying + overhead) * share(looked, MOTION.sweep);
-      return { time: Math.min(time, clock), judged: 0, phase: "check" };
-    }
-    const verdicts = Math.floor((ms - passed) / settle) + 1;
-    return { time: clock, judged: Math.min(judged, verdicts), phase: "verdict" };
-  };
-  return {
-    ...now(),
-    seen: Math.min(count, Math.floor(ms / stagger) + 1),
-    isDone: ms >= settled,
-    isOver: ms >= settled + MOTION.land + MOTION.rest,
-  };
-}
-
-/**
- * The most instructive round: one with an accepted, a rejected and an ignored guess, preferably one where the
- * rejected guess and the target's token are words; else any round with a rejected guess.
- * @param {Round[]} rounds  of one lane
- */
-export function instructiveRound(rounds) {
-  const has = (/** @type {Round} */ { drafted }, /** @type {Outcome[]} */ ...outcomes) =>
-    outcomes.every((outcome) => drafted.some((token) => token.outcome === outcome));
-  const written = rounds.slice(2); // with some text before it
-  const telling = written.filter((round) => has(round, "accepted", "rejected", "ignored"));
-  return telling.find(divergesAtWords)
-    ?? telling[0]
-    ?? written.find((round) => has(round, "rejected"))
-    ?? rounds.find((round) => has(round, "rejected"))
-    ?? written.find((round) => has(round, "accepted"))
-    ?? rounds[0];
-}
-
-const LETTER = /\p{L}/u;
-
-/** @param {Round} round  with a rejected guess */
-function divergesAtWords({ drafted, emitted }) {
-  const rejected = drafted.find((token) => token.outcome === "rejected");
-  const targetToken = emitted[emitted.length - 1];
-  return [rejected, targetToken].every((token) => token && LETTER.test(token.text));
 }

@@ -1,8 +1,7 @@
 // The stage: one screen that the last row can read, without controls, and questions to the room before a
 // result is shown.
 
-import { closest, closing, element, find, findAll, openAtTop } from "specviz/dom/dom.js";
-import { importPart } from "specviz/dom/part.js";
+import { closest, closing, element, find, findAll, importPart, openAtTop } from "specviz/dom/dom.js";
 
 /**
  * @typedef {object} Question

@@ -195,9 +195,9 @@ function agreed(token) {
 function disagreed(token, targetToken) {
   const chosen = targetToken?.outcome === "corrected" ? targetToken : null;
   const first = chosen ?? token.top_p?.[0];
-  const theirs = chosen ? chosen.soft_p : token.top_p?.[0]?.probability;
+  const p = chosen ? chosen.soft_p : token.top_p?.[0]?.probability;
   const whose = isModels(token) ? "the target's" : "the target's first choice";
-  const better = first ? `${whose} is ${quoted(first)} (${chance(theirs)})` : `${whose} is another token`;
+  const better = first ? `${whose} is ${quoted(first)} (${chance(p)})` : `${whose} is another token`;
   const share = `it gives ${quoted(token)} ${chance(token.soft_p)}`;
   return `${guessed(token)}, but ${better}; ${share}, so the guess was rejected.`;
 }

@@ -58,9 +58,10 @@ export function watchedDetail(m, rounds, trace) {
 function counted({ end, rounds: all }, rounds, m, isReported) {
   const counters = end?.counted;
   if (!counters || rounds.length < all.length) return "";
-  const ours = rounds.filter(({ lane }) => lane !== "baseline");
-  const steps = ours.filter(({ drafted }) => drafted.length).length;
-  const cut = ours[ours.length - 1]?.drafted.filter(({ outcome }) => outcome === "ignored").length ?? 0;
+  const watchedRounds = rounds.filter(({ lane }) => lane !== "baseline");
+  const steps = watchedRounds.filter(({ drafted }) => drafted.length).length;
+  const last = watchedRounds[watchedRounds.length - 1];
+  const cut = last?.drafted.filter(({ outcome }) => outcome === "ignored").length ?? 0;
   const more = counters.accepted - m.counts.accepted;
   if (isReported && counters.steps === steps && counters.drafted === m.drafted && more >= 0 && more <= cut) {
     return " Its own counters agree.";

@@ -1,6 +1,6 @@
 // Sentences and numbers for readers.
 
-import { ALONE, isSeveral, OURS, writtenBy } from "specviz/facts/lanes.js";
+import { ALONE, isSeveral, WITH_DRAFTS, writtenBy } from "specviz/facts/lanes.js";
 import { drafterKind, verdictKind } from "specviz/facts/vocabulary.js";
 
 /** @type {(value: number | null | undefined, digits: number) => string} */
@@ -108,10 +108,10 @@ export const UNVERIFIED = "The times are those in the file; they cannot be verif
  * @param {Round[]} rounds
  */
 export function comparison(rounds) {
-  const ours = writtenBy(rounds, OURS);
-  const theirs = writtenBy(rounds, ALONE);
-  const compared = Math.min(ours.length, theirs.length);
-  const differAt = ours.slice(0, compared).findIndex((token, i) => token.id !== theirs[i].id);
+  const drafted = writtenBy(rounds, WITH_DRAFTS);
+  const alone = writtenBy(rounds, ALONE);
+  const compared = Math.min(drafted.length, alone.length);
+  const differAt = drafted.slice(0, compared).findIndex((token, i) => token.id !== alone[i].id);
   return { compared, differAt: differAt < 0 ? null : differAt };
 }
 
