@@ -18,7 +18,7 @@ from starlette.types import Scope
 from ..audit.html import style
 from ..core.registry import drafter_kind
 from ..runs.html import PAGE, first_modules
-from .public import PAGE_AT, PICTURE, PICTURE_NAME
+from .public import PAGE_AT, PICTURE, PICTURE_NAME, files_at, kept_at
 from .security.addresses import HOST
 
 TITLE = "specviz: speculative decoding, token by token"
@@ -45,7 +45,7 @@ def index_html(offer: Mapping[str, Any], address: str | None) -> str:
     }
     # In one pass: a text that is put in may look like a mark.
     any_mark = "|".join(texts)
-    return re.sub(any_mark, lambda mark: texts[mark.group()], _frame())
+    return re.sub(any_mark, lambda mark: texts[mark.group()], _frame(files_at()))
 
 
 def address_of(scope: Scope) -> str | None:
@@ -61,7 +61,8 @@ def address_of(scope: Scope) -> str | None:
 
 def inline_scripts() -> list[str]:
     """The inline scripts of all pages, as a policy names them."""
-    return [_hashed(text) for text in _INLINE.findall(_read("index.html"))]
+    texts = [*_INLINE.findall(_frame(PAGE_AT)), *_INLINE.findall(_frame(kept_at()))]
+    return [_hashed(text) for text in dict.fromkeys(texts)]
 
 
 # Plotly puts two style elements into the page: an empty one, whose rules it then sets one by one,
@@ -83,16 +84,19 @@ def _hashed(text: str) -> str:
 
 
 @cache
-def _frame() -> str:
-    """The page without the parts that depend on the server and the request."""
+def _frame(files_at: str) -> str:
+    """The page without the parts that depend on the server and the request. files_at: the address
+    of its files."""
     links = ""
     for path in first_modules(START):
-        address = PAGE_AT + path.relative_to(PAGE).as_posix()
+        address = files_at + path.relative_to(PAGE).as_posix()
         links += f'<link rel="modulepreload" href="{address}">\n'
     picture = (PAGE / "favicon.svg").read_bytes()
     icon = base64.b64encode(picture).decode()
     page = _read("index.html")
     page = page.replace("@modules", links)
+    page = page.replace("@files/", files_at)
+    page = page.replace("@fonts", kept_at() + "fonts")
     page = page.replace("@description", DESCRIPTION)
     page = page.replace("@icon", f"data:image/svg+xml;base64,{icon}")
     page = page.replace("@brand", _read("brand.html"))

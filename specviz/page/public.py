@@ -3,6 +3,8 @@ another one."""
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from pathlib import Path
 
 from ..base.environment import ASSETS
@@ -41,6 +43,28 @@ def public_files(recordings: Path) -> dict[str, Path]:
     return files
 
 
+@cache
+def kept_at() -> str:
+    """The address of the page's files that contains their version: browsers keep what they fetched
+    from there and need not ask again, since a new release has a new address."""
+    return f"{PAGE_AT}v-{_version()}/"
+
+
+def files_at() -> str:
+    """The address of the page's files for a new visit. A file that was changed since the start has
+    the address without a version."""
+    return kept_at() if kept_at() == f"{PAGE_AT}v-{_version()}/" else PAGE_AT
+
+
+def _version() -> str:
+    """A name for the present state of the page's files."""
+    digest = hashlib.sha256()
+    for path in sorted(_plain(PAGE)):
+        state = path.stat()
+        digest.update(f"{path} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
+
+
 def _plain(folder: Path) -> list[Path]:
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return [path for path in files if not path.name.startswith(".")]
@@ -49,4 +73,4 @@ def _plain(folder: Path) -> list[Path]:
 def style_sheet() -> str:
     """All styles of the page as one sheet, so that it is never shown with a part of them."""
     text = f"{css_variables()}\n{styles(SHEETS)}"
-    return text.replace("@fonts", PAGE_AT + "fonts")
+    return text.replace("@fonts", kept_at() + "fonts")

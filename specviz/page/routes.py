@@ -23,12 +23,13 @@ from ..runs.html import PAGE, modules_asked_again
 from .audits import NOT_YOURS, PageAudit
 from .document import address_of, api_html, index_html, sign_in_html
 from .failures import PageQuestion, answering
-from .public import public_files, style_sheet
+from .public import PAGE_AT, kept_at, public_files, style_sheet
 from .security.addresses import QUESTION_PATH
 from .security.owner import is_own_user
 from .security.password import HINT, WRONG, Password
 
 READ = ["GET", "HEAD"]
+KEPT = "private, max-age=31536000, immutable"  # in seconds: a year
 
 
 def add_routes(
@@ -78,17 +79,31 @@ def _add_files(page: gr.Server, recordings: Path) -> None:
 
     # Before the files of the page: a module whose import has failed, under an address of its own.
     @page.api_route("/page/again/{attempt:int}/{name:path}", methods=READ, include_in_schema=False)
+    @page.api_route(
+        "/page/v-{version}/again/{attempt:int}/{name:path}", methods=READ, include_in_schema=False
+    )
     def module(attempt: int, name: str) -> Response:
         text = retried_modules.get(name)
         if text is None:
             raise HTTPException(404)
         return Response(text, media_type="text/javascript")
 
+    # A page that was opened before a new release asks for the earlier version, and gets the new.
+    @page.api_route("/page/v-{version}/{name:path}", methods=READ, include_in_schema=False)
+    def versioned_file(version: str, name: str) -> Response:
+        response = public_file(PAGE_AT + name)
+        if kept_at() == f"{PAGE_AT}v-{version}/":
+            response.headers["cache-control"] = KEPT
+        return response
+
     @page.api_route("/page/{name:path}", methods=READ, include_in_schema=False)
     @page.api_route("/recordings/{name:path}", methods=READ, include_in_schema=False)
     def file(request: Request, name: str) -> Response:
         folder = request.scope["route"].path.split("/")[1]
-        path = files.get(f"{folder}/{name}")
+        return public_file(f"{folder}/{name}")
+
+    def public_file(address: str) -> Response:
+        path = files.get(address)
         if path is None:
             raise HTTPException(404)
         return FileResponse(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 import logging
@@ -13,6 +15,7 @@ from page_server import Site, served
 from waiting import until
 
 from specviz.base.logs import HIDDEN, REQUEST, JsonFormatter, adopt_libraries
+from specviz.page import public
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,43 @@ def test_answers_have_an_id_and_say_how_long_they_may_be_kept(site: Site) -> Non
     assert site.get("/", {"X-Request-ID": "of-a.proxy_1"}).headers["x-request-id"] == "of-a.proxy_1"
     for forged in ("two words", "x" * 65, ""):
         assert site.get("/", {"X-Request-ID": forged}).headers["x-request-id"] != forged
+
+
+def files_of(site: Site) -> str:
+    """The address of the page's files in its HTML. The policy must allow the map with it."""
+    answer = site.get("/")
+    html = answer.body.decode()
+    (names,) = re.findall('<script type="importmap">(.*?)</script>', html)
+    digest = base64.b64encode(hashlib.sha256(names.encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in answer.headers["content-security-policy"]
+    at = str(json.loads(names)["imports"]["specviz/"]).removeprefix(".")
+    for tag in ('<link rel="modulepreload" href', '<script type="module" src'):
+        assert f'{tag}="{at[1:]}page.js">' in html
+    return at
+
+
+def test_a_browser_keeps_the_files_of_a_version(site: Site) -> None:
+    at = files_of(site)
+    assert re.fullmatch("/page/v-[0-9a-f]{16}/", at)
+    kept = site.get(f"{at}player.js")
+    assert kept.body == site.get("/page/player.js").body
+    assert kept.headers["cache-control"] == "private, max-age=31536000, immutable"
+    earlier = site.get("/page/v-0123456789abcdef/player.js")
+    assert (earlier.body, earlier.headers["cache-control"]) == (kept.body, "no-cache")
+    assert site.get(f"{at}nothing.js").status == 404
+    again = site.get(f"{at}again/1/choose/view.js")
+    assert (again.status, again.headers["cache-control"]) == (200, "no-cache")
+    style = site.get("/style.css").body.decode()
+    (font,) = set(re.findall(r'url\("?([^)"]*latin-400.woff2)', style))
+    assert font.startswith(at[1:]) and f'href="{font}"' in site.get("/").body.decode()
+    assert site.get(f"/{font}").headers["cache-control"].endswith("immutable")
+
+
+def test_a_browser_asks_for_files_that_were_changed_since_the_start(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(public, "_version", lambda: "another")
+    assert files_of(site) == "/page/"
 
 
 def test_what_is_logged_about_a_run_has_the_id_of_its_request(

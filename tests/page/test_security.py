@@ -32,7 +32,7 @@ from specviz.base.logs import HIDDEN, DiscreetFormatter
 from specviz.core.race import race
 from specviz.page import server
 from specviz.page.files import FileReader
-from specviz.page.public import public_files
+from specviz.page.public import PAGE_AT, kept_at, public_files
 from specviz.page.queue import RunQueue
 from specviz.page.security import connections, password, requests
 from specviz.page.security.answers import LOST, security_headers
@@ -220,7 +220,10 @@ def test_inline_scripts_run_by_their_hashes_and_there_are_no_others(site: Site) 
     bodies = re.findall(rb"<script([^>]*)>(.*?)</script>", page.body, re.DOTALL)
     inline = [text for kind, text in bodies if b"src=" not in kind and b"/json" not in kind]
     assert len(inline) == 2, "the import map, and the theme before anything is painted"
-    marks = {base64.b64encode(hashlib.sha256(text).digest()).decode() for text in inline}
+    for_changed_files = inline[0].replace(kept_at().encode(), PAGE_AT.encode())
+    texts = [*inline, for_changed_files]
+    marks = {base64.b64encode(hashlib.sha256(text).digest()).decode() for text in texts}
+    assert len(marks) == 3
     assert set(re.findall(r"'sha256-([^']+)'", policy.split("style-src")[0])) == marks
     assert not re.search(rb"<[^>]*\s(on\w+|style)=", page.body.split(b'id="offer"')[0])
 
@@ -638,6 +641,8 @@ def test_a_password_stands_before_everything(locked: Site) -> None:
     assert is_refused(locked.get("/config"))
     assert is_refused(locked.get("/gradio_api/info"))
     assert is_refused(locked.get("/page/player.js"))
+    assert is_refused(locked.get(f"/{kept_at()}player.js"))
+    assert locked.get(f"/{kept_at()}fonts/source-serif-4-latin.woff2").status == 200
     assert is_refused(locked.get("/recordings/easy.json.gz"))
     assert is_refused(locked.get("/api"))
     assert is_refused(locked.post("/run", {}))

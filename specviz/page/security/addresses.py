@@ -49,7 +49,8 @@ PUBLIC = re.compile(
 """The addresses that may be read. Gradio has more."""
 
 SIGN_IN = re.compile(
-    r"/|/(login|style\.css|favicon\.ico|robots\.txt|gradio_api/startup-events)/?|/page/fonts/.+"
+    r"/|/(login|style\.css|favicon\.ico|robots\.txt|gradio_api/startup-events)/?"
+    r"|/page/(v-\w+/)?fonts/.+"
 )
 """The addresses of the sign-in page and of Gradio's own start: nothing else answers before a
 visitor has signed in."""

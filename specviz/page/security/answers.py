@@ -133,8 +133,10 @@ class Answer:
             changed.add_vary_header("Origin")
         changed[ID] = self.id
         if status in (200, 206):
-            is_file = _FILES.fullmatch(self._scope["path"]) is not None
-            changed["cache-control"] = CHECKED if is_file else NEVER
+            if _FILES.fullmatch(self._scope["path"]) is None:
+                changed["cache-control"] = NEVER
+            else:
+                changed.setdefault("cache-control", CHECKED)
         changed.setdefault("cache-control", NEVER)
         # A proxy that compresses adds a mark.
         cached_tag = self._request_headers.get("if-none-match", "").removeprefix("W/")
