@@ -84,7 +84,7 @@ function partsOf(root, server, config) {
   page.shownRun = new ShownRun(page, {
     begun: () => page.view.draw(),
     pending: (pending) => {
-      page.view.wait(pending);
+      page.view.showPending(pending);
       page.fetching?.shown();
     },
     restored: () => {

@@ -25,7 +25,7 @@ const FIGURES_SELDOM = 250; // ms in a long run, whose figures change little and
 const QUICK = 4; // ms; faster figures are drawn in the same frame as words
 const NOT_YET = "Press Run: every number is measured.";
 const PENDING = "Your run has not begun yet.";
-const WORD = 4; // rounds that are enough for a whole word
+const ROUNDS_OF_A_WORD = 4; // at most
 
 /** The requested frames, at most one at a time. */
 class Frames {
@@ -123,7 +123,7 @@ export class View {
   #say;
   #stale;
   #grid;
-  #asked = /** @type {LaneName | null} */ (null); // the lane whose figures a visitor asked for
+  #pickedLane = /** @type {LaneName | null} */ (null); // the lane whose figures a visitor asked for
   /** The lane with drafts that the figures are about: the one asked for, or the fastest. */
   chosen = draftedLanes()[0];
   #readout;
@@ -148,7 +148,10 @@ export class View {
     this.#charts = new LiveCharts(root);
     this.#readout = new Readout(root, this.#charts);
     this.#strip = new Strip(page);
-    this.#grid = new LaneGrid(root, page.reading.node, (lane) => { this.#asked = lane; this.requestDraw(); });
+    this.#grid = new LaneGrid(root, page.reading.node, (lane) => {
+      this.#pickedLane = lane;
+      this.requestDraw();
+    });
     this.#cards = new Cards(page);
     this.#definitions = new Definitions(root);
     listenToLegend(root);
@@ -170,7 +173,7 @@ export class View {
     this.#crosshair.clear();
     const { root, shownRun } = this.#page;
     root.dataset.source = shownRun.source;
-    this.#asked = null;
+    this.#pickedLane = null;
     this.#grid.arrange(trace.header);
     this.#charts.begin();
     root.toggleAttribute("data-watched", Boolean(trace.header.source));
@@ -183,7 +186,7 @@ export class View {
   }
 
   /** Show a requested run without results so far. @param {PendingRun} pending */
-  wait(pending) {
+  showPending(pending) {
     const { root, shownRun: { trace } } = this.#page;
     if (!root.hasAttribute("data-pending")) {
       this.#cards.close();
@@ -296,7 +299,7 @@ export class View {
       const isOfLane = (/** @type {Round} */ round) => round.lane === lane.name;
       const laneRounds = rounds.filter(isOfLane);
       const start = laneRounds.length;
-      const next = trace.rounds.filter(isOfLane).slice(start, start + WORD);
+      const next = trace.rounds.filter(isOfLane).slice(start, start + ROUNDS_OF_A_WORD);
       lane.show(laneRounds, partial[lane.name], next);
       if (stage.isOn) lane.follow(); // nobody scrolls on the stage
     }
@@ -396,7 +399,7 @@ export class View {
     const [best] = [...names].sort((a, b) => speed(b) - speed(a));
     const standing = standings.get(best);
     if (standing && (standing.ratio ?? 0) > 0) standing.isBest = true;
-    this.chosen = this.#asked ?? (speed(best) > 0 ? best : names[0]);
+    this.chosen = this.#pickedLane ?? (speed(best) > 0 ? best : names[0]);
     return standings;
   }
 

@@ -14,7 +14,7 @@ const MAX_LINE = 1.25;
 const FRESH = 2; // newest rounds with full marks
 const FLASH = 160; // ms for which a round of a fast run keeps full marks
 const MAX_FRESH = 12; // the most rounds with full marks
-const AT_ONCE = 30; // rounds whose marks change in one frame; those of a whole run would delay it
+const MAX_MARKED = 30; // rounds whose marks change in one frame; those of a whole run would delay it
 
 /**
  * A token, and the state of the text before it.
@@ -39,7 +39,7 @@ export class Lane {
   stream;
   #text = element("div");
   #caret = element("i", "sv-caret");
-  #ahead = element("span", "sv-ahead");
+  #reserved = element("span", "sv-ahead");
   #rows = new Rows(this.#text);
   #drawn = /** @type {DrawnRound[]} */ ([]);
   #newest = /** @type {HTMLElement[]} */ ([]); // parts of the newest round
@@ -51,7 +51,7 @@ export class Lane {
   /** The scroll position before the text was scrolled to that round, in px. @type {number | null} */
   #scrolledFrom = null;
   #movedAt = -Infinity; // ms, the time of the visitor's latest scroll
-  #leaving; // observes blocks that were the last one
+  #leavingBlocks; // observes blocks that were the last one
 
   /** @param {HTMLElement} article */
   constructor(article) {
@@ -75,11 +75,11 @@ export class Lane {
     });
     toEnd.observe(this.stream);
     toEnd.observe(this.#text);
-    this.#leaving = new IntersectionObserver((entries) => {
+    this.#leavingBlocks = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
         if (isIntersecting) continue;
         target.classList.remove("is-in-sight");
-        this.#leaving.unobserve(target);
+        this.#leavingBlocks.unobserve(target);
       }
     }, { root: this.stream });
   }
@@ -113,9 +113,9 @@ export class Lane {
   show(rounds, partial, next = []) {
     const last = this.#drawn[this.#drawn.length - 1];
     const block = this.#rows.lastBlock;
-    if (last?.isPartial) this.#goOn(last, rounds[this.#drawn.length - 1], partial);
+    if (last?.isPartial) this.#continueRound(last, rounds[this.#drawn.length - 1], partial);
     while (this.#drawn.length > rounds.length && !this.#drawn[this.#drawn.length - 1].isPartial) {
-      this.#takeBack();
+      this.#removeNewest();
     }
     for (const round of rounds.slice(this.#drawn.length)) this.#append(round, tokensOf(round), false);
     if (partial && this.#drawn.length === rounds.length) {
@@ -123,14 +123,14 @@ export class Lane {
     }
     if (block.nextElementSibling) {
       block.classList.add("is-in-sight");
-      this.#leaving.observe(block);
+      this.#leavingBlocks.observe(block);
     }
     // Reserve room for the rest of a word, or the word would jump to the next line as it grows.
     const [first, ...later] = next;
     const isRowDue = this.#drawn[this.#drawn.length - 1]?.stateAfter.isDue;
     const coming = first ? [...tokensOf(first).slice(partial?.seen ?? 0), ...later.flatMap(tokensOf)] : [];
-    this.#ahead.textContent = isRowDue ? "" : restOfWord(coming);
-    this.#rows.last.append(this.#ahead, this.#caret);
+    this.#reserved.textContent = isRowDue ? "" : restOfWord(coming);
+    this.#rows.last.append(this.#reserved, this.#caret);
     this.#markNewest();
     this.#keepReachable();
   }
@@ -179,11 +179,11 @@ export class Lane {
    * @param {Round | undefined} done  the finished round at its index
    * @param {PlayStep | null} [partial]
    */
-  #goOn(last, done, partial) {
+  #continueRound(last, done, partial) {
     const soFar = partial?.round === last.round ? tokensSoFar(partial) : null;
     const tokens = done === last.round ? tokensOf(done) : soFar;
     if (!tokens || tokens.length < last.tokens.length) {
-      this.#takeBack();
+      this.#removeNewest();
       return;
     }
     this.#tokenCount += tokens.length - last.tokens.length;
@@ -201,7 +201,7 @@ export class Lane {
     const newest = this.#drawn.length - 1;
     const isFresh = (/** @type {number} */ age, /** @type {number} */ at) =>
       this.name !== ALONE && (age < FRESH || (isRunning && age < MAX_FRESH && now - at < FLASH));
-    let left = AT_ONCE;
+    let left = MAX_MARKED;
     for (let i = newest; i >= 0 && left >= 0; i -= 1) {
       const drawn = this.#drawn[i];
       const isMarked = !isOver && isFresh(newest - i, drawn.at);
@@ -222,23 +222,23 @@ export class Lane {
   /**
    * Mark the round at the moment that is pointed at elsewhere; null for none.
    * @param {number | null} index
-   * @param {boolean} [isBrought]  whether to scroll it into view while it is pointed at
+   * @param {boolean} [isScrolledTo]  whether to scroll it into view while it is pointed at
    */
-  point(index, isBrought = false) {
+  point(index, isScrolledTo = false) {
     const drawn = this.#drawn.find(({ round }) => round.index === index);
     const parts = drawn?.nodes.parts ?? [];
     for (const part of this.#pointed) if (!parts.includes(part)) part.classList.remove("is-pointed");
     for (const part of parts) part.classList.add("is-pointed");
     this.#pointed = [...parts];
-    if (parts.length && isBrought) this.#bring(parts[0]);
-    else if (this.#scrolledFrom !== null && (!parts.length || !isBrought)) {
+    if (parts.length && isScrolledTo) this.#scrollTo(parts[0]);
+    else if (this.#scrolledFrom !== null && (!parts.length || !isScrolledTo)) {
       this.stream.scrollTop = this.#scrolledFrom;
       this.#scrolledFrom = null;
     }
   }
 
   /** Scroll a hidden part of a round into view, and keep the scroll position. @param {HTMLElement} part */
-  #bring(part) {
+  #scrollTo(part) {
     const { stream } = this;
     const box = stream.getBoundingClientRect();
     const { top, bottom } = part.getBoundingClientRect();
@@ -312,7 +312,7 @@ export class Lane {
     this.#rows.fill(drawn.nodes, drawn.tokens.flatMap(({ fragments }) => fragments));
   }
 
-  #takeBack() {
+  #removeNewest() {
     const last = this.#drawn.pop();
     if (!last) return;
     this.#rows.remove(last.nodes);

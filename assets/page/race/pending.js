@@ -11,7 +11,7 @@ export class Pending {
   #grid;
   #ticking = 0; // timer
   #shown = /** @type {PendingRun | null} */ (null);
-  /** One for each lane. @type {{ phase: HTMLElement, time: HTMLElement }[]} */
+  /** One for each lane. @type {{ status: HTMLElement, time: HTMLElement }[]} */
   #nodes = [];
 
   /**
@@ -27,8 +27,8 @@ export class Pending {
   show(pending) {
     if (!this.#shown) this.#begin(pending);
     this.#shown = pending;
-    for (const { phase } of this.#nodes) {
-      if (phase.textContent !== pending.phase) phase.textContent = pending.phase;
+    for (const { status } of this.#nodes) {
+      if (status.textContent !== pending.status) status.textContent = pending.status;
     }
     this.#tick();
   }
@@ -49,10 +49,10 @@ export class Pending {
     this.#grid.arrange();
     this.#nodes = this.#grid.lanes.map((lane, i) => {
       const attributes = i ? { "aria-hidden": "true" } : { role: "status" }; // is read once, without the time
-      const phase = element("p", "sv-phase", { dataset: { phase: "" } }, attributes);
+      const status = element("p", "sv-phase", { dataset: { phase: "" } }, attributes);
       const time = element("p", "sv-waiting-time", { "aria-hidden": "true" });
-      lane.empty(element("div", "sv-pending", element("p", "sv-given", prompt), phase, time));
-      return { phase, time };
+      lane.empty(element("div", "sv-pending", element("p", "sv-given", prompt), status, time));
+      return { status, time };
     });
     clearInterval(this.#ticking);
     this.#ticking = setInterval(() => this.#tick(), TICK);

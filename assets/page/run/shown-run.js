@@ -70,7 +70,7 @@ export class ShownRun {
   /** @type {Showing} */
   #showing = { source: "live", origin: "", name: null, isFromFile: false, values: [] };
   /** The recording that is being fetched: it is dropped if another run is shown before it arrives. */
-  #fetchedName = /** @type {string | null} */ (null);
+  #fetchingName = /** @type {string | null} */ (null);
 
   /**
    * @param {PageGround & Needs<"timeline" | "replay" | "controls">} page
@@ -267,10 +267,10 @@ export class ShownRun {
    * @type {(name: string, origin?: string) => Promise<boolean>}
    */
   async showNamed(name, origin) {
-    this.#fetchedName = name;
+    this.#fetchingName = name;
     try {
       const trace = await this.recordings.fetch(name);
-      if (this.#fetchedName === name && !this.busy) this.show(trace, { origin, name });
+      if (this.#fetchingName === name && !this.busy) this.show(trace, { origin, name });
       return true;
     } catch (error) {
       console.info("specviz: a recording cannot be shown:", error);
@@ -304,12 +304,12 @@ export class ShownRun {
 
   /**
    * Set the state of the run that the visitor waits for.
-   * @type {(phase: string, left?: number | null) => void}
+   * @type {(status: string, left?: number | null) => void}
    */
-  #showPending(phase, left = null) {
+  #showPending(status, left = null) {
     const now = performance.now();
     const prompt = String(this.#page.address.state.values[0] ?? "");
-    this.pending = { prompt, since: now, ...this.pending, phase, left, estimatedAt: now };
+    this.pending = { prompt, since: now, ...this.pending, status, left, estimatedAt: now };
     this.#on.pending(this.pending);
   }
 
@@ -327,13 +327,13 @@ export class ShownRun {
     this.#newestValues = this.#page.address.state.values;
     this.#page.notice.clear();
     this.#page.timeline.pause();
-    this.#showPending(this.pending?.phase ?? ASKING);
+    this.#showPending(this.pending?.status ?? ASKING);
     this.#on.begun();
   }
 
   /** Another trace is shown from now on. @type {(trace: Trace, showing: Showing) => void} */
   #show(trace, showing) {
-    this.#fetchedName = null;
+    this.#fetchingName = null;
     this.#page.notice.clear();
     this.#showing = showing;
     this.#on.shown(trace, showing.origin);

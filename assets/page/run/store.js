@@ -3,7 +3,7 @@
 import { once } from "specviz/dom/dom.js";
 import { asEnd, asHeader, asRound, asTrace } from "specviz/facts/trace.js";
 
-const PATIENCE = 4000; // ms without a delta of a live run before the server is asked
+const ASK_AFTER = 4000; // ms without a delta of a live run before the server is asked
 const LOST_AFTER = 60_000; // ms without a delta after which the server counts as lost
 
 // Remove the empty fields that tokens are sent with, as the schema requires.
@@ -43,10 +43,10 @@ export class Store {
   #schema;
   #next = 0; // the number of the next expected event
   #over = true;
-  #asking = false;
-  #heardAt = 0; // ms
-  #watch = 0; // timer, while a run is under way
-  #past = /** @type {Set<string>} */ (new Set()); // runs whose deltas are dropped
+  #isAsking = false;
+  #receivedAt = 0; // ms
+  #silenceTimer = 0; // timer, while a run is under way
+  #dropped = /** @type {Set<string>} */ (new Set()); // runs whose deltas are dropped
 
   /**
    * @param {object} parts
@@ -63,9 +63,9 @@ export class Store {
 
   /** @param {Delta} delta */
   receive(delta) {
-    if (this.#past.has(delta.run)) return;
+    if (this.#dropped.has(delta.run)) return;
     if (delta.run !== this.run) this.#begin(delta.run);
-    this.#heardAt = performance.now();
+    this.#receivedAt = performance.now();
     this.#take(delta);
   }
 
@@ -77,17 +77,17 @@ export class Store {
   /** Drop all further deltas of this run. */
   drop() {
     this.#over = true;
-    if (this.run !== null) this.#past.add(this.run);
+    if (this.run !== null) this.#dropped.add(this.run);
   }
 
   /** @param {string} run */
   #begin(run) {
-    if (this.run !== null) this.#past.add(this.run);
+    if (this.run !== null) this.#dropped.add(this.run);
     this.run = run;
     this.#next = 0;
     this.#over = false;
-    clearInterval(this.#watch);
-    this.#watch = setInterval(() => this.#checkSilence(), 1000);
+    clearInterval(this.#silenceTimer);
+    this.#silenceTimer = setInterval(() => this.#checkSilence(), 1000);
     this.#on.begun(run);
   }
 
@@ -147,8 +147,8 @@ export class Store {
   }
 
   async #askMissed() {
-    if (this.#asking || this.run === null) return;
-    this.#asking = true;
+    if (this.#isAsking || this.run === null) return;
+    this.#isAsking = true;
     const { run } = this;
     const deltas = await this.#ask(run, this.#next).catch((error) => {
       console.warn("specviz: the server did not answer", error);
@@ -158,7 +158,7 @@ export class Store {
       if (deltas) for (const delta of deltas) this.receive(delta);
       else this.#lose(); // the server does not know the run: it has restarted
     }
-    this.#asking = false;
+    this.#isAsking = false;
   }
 
   #lose() {
@@ -167,10 +167,10 @@ export class Store {
   }
 
   #checkSilence() {
-    const silence = performance.now() - this.#heardAt;
-    if (this.#over) clearInterval(this.#watch);
+    const silence = performance.now() - this.#receivedAt;
+    if (this.#over) clearInterval(this.#silenceTimer);
     else if (silence > LOST_AFTER) this.#lose();
-    else if (silence > PATIENCE) this.#askMissed();
+    else if (silence > ASK_AFTER) this.#askMissed();
   }
 }
 

@@ -58,7 +58,7 @@ export class Timeline {
   #chosenSpeed = /** @type {number | null} */ (null); // by the visitor, for all runs
   #changed;
   #time = 0; // seconds on the run's clock
-  #last = 0; // ms, of the last frame
+  #lastFrame = 0; // ms
   #waiting = false; // for a frame
   /** @type {{ round: Round, ms: number } | null} */
   #slowRound = null; // the round that plays slowly, and for how long
@@ -108,7 +108,7 @@ export class Timeline {
     this.#endSlowRound();
     this.playing = true;
     this.following = false;
-    this.#last = performance.now();
+    this.#lastFrame = performance.now();
     this.#requestFrame();
     this.#changed();
   }
@@ -221,8 +221,8 @@ export class Timeline {
     this.#waiting = false;
     if (!this.playing) return;
     // After it was hidden, a tab continues where it stopped.
-    const passed = Math.max(0, Math.min(now - this.#last, MAX_FRAME));
-    this.#last = now;
+    const passed = Math.max(0, Math.min(now - this.#lastFrame, MAX_FRAME));
+    this.#lastFrame = now;
     if (this.#slowRound) {
       this.#advanceSlowly(this.#slowRound, passed);
       return;

@@ -35,7 +35,7 @@ export function mismatchOf({ source, differences, isOtherPair, isOwnPreset, isBu
  * A requested run that has not written a token yet.
  * @typedef {object} PendingRun
  * @property {string} prompt
- * @property {string} phase  a sentence about its state
+ * @property {string} status  a sentence
  * @property {number} since  ms
  * @property {number | null} left  the latest estimate of the seconds until it begins; null if unknown
  * @property {number} estimatedAt  ms, the time of that estimate
