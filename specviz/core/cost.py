@@ -9,12 +9,13 @@ and of its arithmetic, counted as the bytes that could be read in the same time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .engine import ModelElsewhere
 from .model_facts import leaf_count, logits_device, parameter_bytes, pass_bytes, pass_weights
+from .policy import DraftCosts
 from .registry import engine_kind
 from .truncated import truncated_model
 
@@ -55,18 +56,6 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
     if kernel_cost is not None and device.type != "cpu":
         return bytes_read + kernel_cost(model, engine)
     return bytes_read + _call_cost([model], device, engine)
-
-
-class DraftCosts(NamedTuple):
-    """The costs of drafting, in one-token passes of the target.
-
-    c: a draft step. extra_token: one more token in a target pass. reads_again: whether the next
-    target pass reads a round's kept tokens again if the round rejected a draft.
-    """
-
-    c: float
-    extra_token: float
-    reads_again: bool = False
 
 
 def draft_costs(drafter: Drafter, target_engine: Engine, pair: Pair) -> DraftCosts:

@@ -15,13 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from .registry import drafter_kind
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from .cost import DraftCosts
 
 MAX_GAMMA = 16  # the longest draft that `best_gamma` considers, unless a run drafted more
 
@@ -37,6 +34,18 @@ EXPONENTS = [2 ** (halves / 2) for halves in range(-8, 5)]  # allowed by a `Cali
 LOWEST_CONFIDENCE = 1e-6
 HIGHEST_CONFIDENCE = 1 - 1e-4
 MAX_IDLE_ROUNDS = 12  # in a row without drafts; the next one drafts one token
+
+
+class DraftCosts(NamedTuple):
+    """The costs of drafting, in one-token passes of the target.
+
+    c: a draft step. extra_token: one more token in a target pass. reads_again: whether the next
+    target pass reads a round's kept tokens again if the round rejected a draft.
+    """
+
+    c: float
+    extra_token: float
+    reads_again: bool = False
 
 
 class Policy:
@@ -81,32 +90,29 @@ class HeuristicGamma(Policy):
 class OptimalGamma(Policy):
     """The number from 0 to `max_gamma` with the highest expected speed-up.
 
-    c, extra_token: the cost of a draft step, and the extra cost of a target pass for each token
-    that it reads, both in one-token target passes. reads_again: see `cost.DraftCosts`. Alpha is
-    estimated from the judged drafts of recent rounds, with an optimistic prior: short texts would
-    end before a careful estimate has reached the number that pays. If no draft would pay, the
-    number is 0. The estimate then returns slowly to the prior, and after `MAX_IDLE_ROUNDS` rounds
-    without drafts one token is drafted anyway: the text may have become easier.
+    Alpha is estimated from the judged drafts of recent rounds, with an optimistic prior: short
+    texts would end before a careful estimate has reached the number that pays. If no draft would
+    pay, the number is 0. The estimate then returns slowly to the prior, and after
+    `MAX_IDLE_ROUNDS` rounds without drafts one token is drafted anyway: the text may have become
+    easier.
     """
 
-    def __init__(
-        self, max_gamma: int, c: float, extra_token: float, reads_again: bool = False
-    ) -> None:
+    def __init__(self, max_gamma: int, costs: DraftCosts) -> None:
         self._max_gamma = max_gamma
-        self._c = c
-        self._extra_token = extra_token
-        self._reads_again = reads_again
+        self._costs = costs
         # Over recent rounds, the older ones with less weight.
         self._accepted = FIRST_ACCEPTED
         self._judged = FIRST_ACCEPTED
         self._idle = 0  # rounds without drafts in a row
-        self.gamma = self._best()
+        self._best = self._best_gamma()
+        self.gamma = self._best
 
     @property
-    def alpha(self) -> float:
-        """The current estimate of alpha."""
+    def evidence(self) -> tuple[float, float]:
+        """The weights of the accepted and of the rejected drafts, with those of the prior."""
         accepted = self._accepted + PRIOR_ALPHA * PRIOR_JUDGED
-        return accepted / (self._judged + PRIOR_JUDGED)
+        rejected = self._judged - self._accepted + (1 - PRIOR_ALPHA) * PRIOR_JUDGED
+        return accepted, rejected
 
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         judged = accepted + (accepted < drafted)
@@ -118,16 +124,15 @@ class OptimalGamma(Policy):
             self._idle += 1
         self._accepted = decay * self._accepted + accepted
         self._judged = decay * self._judged + judged
-        self.gamma = self._best()
+        self._best = self._best_gamma()
+        self.gamma = self._best
         if self._idle >= MAX_IDLE_ROUNDS:
-            self.gamma = max(1, self.gamma)
+            self.gamma = max(1, self._best)
 
-    def _best(self) -> int:
-        accepted = self._accepted + PRIOR_ALPHA * PRIOR_JUDGED
-        rejected = self._judged - self._accepted + (1 - PRIOR_ALPHA) * PRIOR_JUDGED
-        tau = partial(expected_tau, accepted, rejected)
-        gammas = range(self._max_gamma + 1)
-        return _fastest(tau, self._c, self._extra_token, gammas, self._reads_again)[0]
+    def _best_gamma(self) -> int:
+        tau = partial(expected_tau, *self.evidence)
+        best, _ = _fastest(tau, self._costs, range(self._max_gamma + 1))
+        return best
 
 
 class Calibration:
@@ -168,35 +173,35 @@ class ConfidenceGamma(OptimalGamma):
     (Huang et al. 2024, arXiv 2405.19715, "SpecDec++").
     """
 
-    def __init__(
-        self, max_gamma: int, c: float, extra_token: float, reads_again: bool = False
-    ) -> None:
-        super().__init__(max_gamma, c, extra_token, reads_again)
-        self._price = c + extra_token
+    def __init__(self, max_gamma: int, costs: DraftCosts) -> None:
+        super().__init__(max_gamma, costs)
+        self._price = costs.c + costs.extra_token
         self._to_reread = 0  # kept tokens that the next target pass reads again
         self._written = PRIOR_ROUNDS * PRIOR_SPEED  # tokens
         self._spent = PRIOR_ROUNDS  # one-token target passes
         self._calibration = Calibration()
-        self.min_confidence = self._break_even()
+        self._set_limits()
 
     def observe(self, drafted: int, accepted: int, confidences: Sequence[float] = ()) -> None:
         super().observe(drafted, accepted)
         self._written += accepted + 1
-        self._spent += 1 + drafted * self._price + self._to_reread * self._extra_token
+        self._spent += 1 + drafted * self._price + self._to_reread * self._costs.extra_token
         if accepted == drafted:
             self._to_reread = 0
-        elif self._reads_again:
+        elif self._costs.reads_again:
             self._to_reread += accepted + 1
         self._calibration.observe(confidences[: accepted + 1], accepted)
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        if self._best > 0:
+            self.gamma = self._max_gamma
         self.min_confidence = self._break_even()
 
     def _break_even(self) -> float:
         """The product of confidences at which one more token is worth its cost."""
         worth = min(1.0, self._price * self._written / self._spent)
         return float(worth ** (1 / self._calibration.exponent))
-
-    def _best(self) -> int:
-        return self._max_gamma if super()._best() else 0
 
 
 def make_policy(settings: Settings, costs: Callable[[], DraftCosts]) -> Policy:
@@ -208,8 +213,8 @@ def make_policy(settings: Settings, costs: Callable[[], DraftCosts]) -> Policy:
         return HeuristicGamma(settings.gamma)
     # Copied drafts have no confidence.
     if settings.gamma_policy == "confidence" and drafter_kind(settings.drafter).has_model:
-        return ConfidenceGamma(settings.gamma, *costs())
-    return OptimalGamma(settings.gamma, *costs())
+        return ConfidenceGamma(settings.gamma, costs())
+    return OptimalGamma(settings.gamma, costs())
 
 
 def predicted_tau(alpha: float, gamma: int) -> float:
@@ -250,13 +255,7 @@ def speedup_at(alpha: float, gamma: int, *, step: float, one: float, wide: float
 
 
 def best_gamma(
-    alpha: float,
-    c: float,
-    extra_token: float = 0.0,
-    *,
-    min_gamma: int = 0,
-    max_gamma: int = MAX_GAMMA,
-    reads_again: bool = False,
+    alpha: float, costs: DraftCosts, *, min_gamma: int = 0, max_gamma: int = MAX_GAMMA
 ) -> tuple[int, float]:
     """The gamma from `min_gamma` to `max_gamma` with the highest predicted speed-up, and that
     speed-up.
@@ -266,19 +265,17 @@ def best_gamma(
     each token of `tokens_read_again`.
     """
     tau = partial(predicted_tau, alpha)
-    return _fastest(tau, c, extra_token, range(min_gamma, max_gamma + 1), reads_again)
+    return _fastest(tau, costs, range(min_gamma, max_gamma + 1))
 
 
-def _fastest(
-    tau: Callable[[int], float], c: float, extra_token: float, gammas: range, reads_again: bool
-) -> tuple[int, float]:
+def _fastest(tau: Callable[[int], float], costs: DraftCosts, gammas: range) -> tuple[int, float]:
     """The gamma with the highest speed-up, and that speed-up. tau: tokens per round, by gamma."""
     speeds = {}
     for gamma in gammas:
         rows: float = gamma
-        if reads_again:
-            rows += tokens_read_again(tau, gamma, extra_token)
-        speeds[gamma] = tau(gamma) / (gamma * c + (1 + rows * extra_token))
+        if costs.reads_again:
+            rows += tokens_read_again(tau, gamma, costs.extra_token)
+        speeds[gamma] = tau(gamma) / (gamma * costs.c + (1 + rows * costs.extra_token))
     best = max(speeds, key=speeds.__getitem__)
     return best, speeds[best]
 
@@ -287,10 +284,13 @@ def tokens_read_again(tau: Callable[[int], float], gamma: int, extra_token: floa
     """The mean number of tokens that a target with running states reads again in a round.
 
     A round that rejects a draft leaves the tokens that it keeps to the next pass, and to all that
-    follow up to a round that keeps all its drafts, whose probability is tau(gamma) - tau(gamma -
-    1). A round without drafts also ends it, and comes once the tokens read again have cost as much
-    as a pass (`running_engine`). With t tokens a round that is after sqrt(2 / (t extra_token))
-    rounds, and sqrt(t / (2 extra_token)) tokens a round until then.
+    follow up to a round that keeps all its drafts. The probability of such a round is a =
+    tau(gamma) - tau(gamma - 1), so these are 1 / a passes in the mean.
+
+    A round without drafts also ends it, once the tokens read again have cost as much as a pass
+    (`running_engine`). With t = tau(gamma) tokens a round, the i-th pass reads i t tokens again, at
+    e = extra_token each: k passes cost about k^2 t e / 2, which is 1 for k = sqrt(2 / (t e)). They
+    read k t / 2 = sqrt(t / (2 e)) tokens again in the mean.
     """
     if gamma == 0:
         return 0.0

@@ -16,7 +16,7 @@ from toy_models import emitted_ids, finish, generated, llama, mini, pair_of, rel
 
 from specviz import Pair, Round, Settings, speculate
 from specviz.core.numpy_path import NumpyPath
-from specviz.core.policy import Calibration, ConfidenceGamma, OptimalGamma
+from specviz.core.policy import Calibration, ConfidenceGamma, DraftCosts, OptimalGamma
 from specviz.core.tensor_path import TensorPath
 from specviz.core.types import Draft
 from specviz.measure.sweep.predicted_rounds import is_predictable
@@ -24,7 +24,7 @@ from specviz.measure.sweep.predicted_rounds import is_predictable
 PROMPT = [3, 1, 4, 1, 5, 3, 1]
 CONFIDENT = Settings(gamma=6, gamma_policy="confidence", temperature=1.0, seed=4, ignore_eos=True)
 SIGNIFICANCE = 1e-4  # failure rate of a right sampler; seeds are fixed, so it never fails
-COSTS = (0.2, 0.1)
+COSTS = DraftCosts(c=0.2, extra_token=0.1)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def confidences(r: Round) -> list[float]:
 
 
 def test_the_threshold_is_what_the_lane_writes_at_the_price_of_one_more_token():
-    policy = ConfidenceGamma(8, *COSTS)
+    policy = ConfidenceGamma(8, COSTS)
     # The policy's prior, before the first round.
     written = 7.5
     spent = 5.0
@@ -58,14 +58,14 @@ def test_the_threshold_is_what_the_lane_writes_at_the_price_of_one_more_token():
         policy.observe(drafted, accepted)
         written += accepted + 1
         spent += 1 + 0.3 * drafted
-    assert OptimalGamma(8, *COSTS).min_confidence == 0.0
+    assert OptimalGamma(8, COSTS).min_confidence == 0.0
 
 
 @pytest.mark.parametrize("exponent", [0.25, 1.0, 2.0])
 def test_the_exponent_of_the_confidences_is_learnt_from_the_verdicts(exponent: float):
     dice = random.Random(1)
     calibration = Calibration()
-    policy = ConfidenceGamma(8, *COSTS)
+    policy = ConfidenceGamma(8, COSTS)
     for _ in range(400):
         round_of_drafts = [dice.uniform(0.1, 0.99) for _ in range(8)]
         kept = [dice.random() < confidence**exponent for confidence in round_of_drafts]
@@ -73,7 +73,7 @@ def test_the_exponent_of_the_confidences_is_learnt_from_the_verdicts(exponent: f
         calibration.observe(round_of_drafts[: accepted + 1], accepted)
         policy.observe(8, accepted, round_of_drafts)
     assert calibration.exponent == exponent
-    bare = ConfidenceGamma(8, *COSTS)
+    bare = ConfidenceGamma(8, COSTS)
     bare._written = policy._written
     bare._spent = policy._spent
     assert policy.min_confidence == pytest.approx(bare._break_even() ** (1 / exponent))
@@ -87,7 +87,7 @@ def test_what_is_quite_sure_or_quite_unsure_is_not_believed():
 
 
 def test_nothing_is_drafted_where_no_draft_would_pay_and_it_is_tried_again():
-    policy = ConfidenceGamma(5, 0.4, 0.05)
+    policy = ConfidenceGamma(5, DraftCosts(0.4, 0.05))
     chosen = []
     for _ in range(100):
         chosen.append(policy.gamma)
@@ -105,7 +105,7 @@ def test_a_draft_ends_behind_the_token_with_which_its_chance_is_too_small(
     pair: Pair, drafter: str, sampling: dict[str, Any]
 ):
     settings = replace(CONFIDENT, drafter=drafter, max_new_tokens=120, **sampling)
-    policy = ConfidenceGamma(settings.gamma, *COSTS)
+    policy = ConfidenceGamma(settings.gamma, COSTS)
     ended_early = 0
     written = 0
     for r in finish(pair, PROMPT, settings)[0]:

@@ -28,6 +28,7 @@ from specviz import Pair, Settings, baseline, speculate
 from specviz.core.draws import Distributions
 from specviz.core.events import OUTCOMES
 from specviz.core.numpy_path import NumpyPath
+from specviz.core.policy import DraftCosts
 from specviz.core.tensor_draws import draw, probabilities, residual, uniforms
 from specviz.core.tensor_verdict import decide_on_tensors
 from specviz.core.types import Draft
@@ -201,7 +202,7 @@ ADAPTIVE.append(replace(ADAPTIVE[-1], gamma_policy="confidence"))
 @pytest.fixture
 def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make drafts cheap: at the real cost of toy models of equal size "optimal" would not draft."""
-    monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: (0.1, 0.05))
+    monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: DraftCosts(0.1, 0.05))
 
 
 def in_words(settings: Settings) -> str:

@@ -27,10 +27,11 @@ from toy_models import (
 
 from specviz import Pair, Settings, race, speculate
 from specviz.base.errors import ModelError
-from specviz.core.cost import DraftCosts, draft_costs, extra_token_cost
+from specviz.core.cost import draft_costs, extra_token_cost
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_engine, make_state_engine
 from specviz.core.loop import start_lane
+from specviz.core.policy import DraftCosts
 from specviz.core.running_states import running_states
 
 PROMPT = list(range(3, 14))

@@ -28,6 +28,7 @@ from specviz.base.errors import SettingsError
 from specviz.core.engine_choice import eager_only, make_engine
 from specviz.core.loop import LaneOptions, decode, start_lane
 from specviz.core.model_facts import cache_argument
+from specviz.core.policy import DraftCosts
 from specviz.core.tensor_draws import probabilities
 from specviz.core.truncated import truncated_model
 from specviz.inspect.random_models import scripted
@@ -222,7 +223,9 @@ def test_other_drafters_and_policies_draft_for_a_static_target(
 ):
     target = llama(VOCAB, num_hidden_layers=4, hidden_size=32, initializer_range=0.2)
     pair = pair_of(target, relative(target, noise=0.35))
-    monkeypatch.setattr("specviz.core.cost.draft_costs", lambda *_: (0.1, 0.05))  # drafts pay
+    monkeypatch.setattr(
+        "specviz.core.cost.draft_costs", lambda *_: DraftCosts(0.1, 0.05)
+    )  # drafts pay
     settings = Settings(gamma=6, max_new_tokens=30, drafter=drafter, gamma_policy=policy)
     rounds = list(speculate(pair, PROMPT, settings))
     assert emitted_ids(rounds) == generated(target, PROMPT, 30)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from ...core.cost import EAGER, DraftCosts, extra_token_cost, pass_cost, reads_again
+from ...core.cost import EAGER, extra_token_cost, pass_cost, reads_again
 from ...core.drafter_choice import make_drafter
 from ...core.engine_choice import make_engine, make_state_engine
 from ...core.events import Round
@@ -24,7 +24,7 @@ from ...core.lanes import SPECULATIVE
 from ...core.model_facts import context_length
 from ...core.pair import Pair
 from ...core.paths import make_context
-from ...core.policy import make_policy
+from ...core.policy import DraftCosts, make_policy
 from ...core.protocols import DecodingPath, Engine, StateEngine
 from ...core.registry import drafter_kind
 from ...core.settings import TOKEN_VERDICT, Settings

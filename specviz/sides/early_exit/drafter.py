@@ -21,7 +21,7 @@ from ...core.engine_choice import make_engine
 from ...core.header import described
 from ...core.model_facts import context_length, parameter_count, text_config
 from ...core.pair import Pair
-from ...core.policy import best_gamma
+from ...core.policy import DraftCosts, best_gamma
 from ...core.tensor_draws import draw, uniforms
 from ...core.truncated import layer_count, truncated_model
 from ...core.types import Draft, RunContext
@@ -117,7 +117,7 @@ def measured_exits(model: Any, vocab: int) -> list[EarlyExit]:
         overlaps = torch.minimum(p, q).sum(-1)
         beta = min(1.0, overlaps.mean().item())
         c = pass_cost(model, engine, depth) / whole_pass
-        _, speedup = best_gamma(beta, c, extra_token, min_gamma=1, reads_again=again)
+        _, speedup = best_gamma(beta, DraftCosts(c, extra_token, again), min_gamma=1)
         exits.append(EarlyExit(depth, beta, c, speedup))
     return exits
 
