@@ -17,7 +17,7 @@ from .engine import ModelElsewhere
 from .lanes import BASELINE, Lane
 from .model_facts import changed_file
 from .records import EngineKind
-from .registry import engines
+from .registry import engine_kind, engines
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def lane_threads(pair: Pair, lane: Lane, engine: Engine) -> int:
         width = Settings().gamma + 1
         if pair.shared is None:  # else it has its own vocabulary
             draft = pair.draft
-    for kind in engines():
-        if kind.name == engine.name and kind.threads:
-            return kind.threads(pair.target, draft, pair.vocab, width)
-    return torch.get_num_threads()
+    fastest_threads = engine_kind(engine.name).threads
+    if fastest_threads is None:
+        return torch.get_num_threads()
+    return fastest_threads(pair.target, draft, pair.vocab, width)
 
 
 def usable_engines() -> Iterator[EngineKind]:

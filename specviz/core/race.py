@@ -16,7 +16,7 @@ from .pair import Pair, checked_pair, lanes_for
 from .registry import drafter_kind
 from .settings import Settings
 from .shared_prompt import SharedPrompt
-from .turns import ORDERS, Reasons, end_of, prefilled, stop_all, warm_up
+from .turns import ORDERS, Reasons, end_of, note_stop, prefilled, warm_up
 from .types import Mode, Prompt
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _race(
         for round_ in ORDERS[mode](events_by_lane, reasons):
             rounds[round_.lane].append(round_)
             if (yield round_):
-                stop_all(round_.lane, events_by_lane, reasons)
+                note_stop(round_.lane, events_by_lane, reasons)
                 break
         yield end_of(rounds, reasons, settings_by_lane)
     finally:

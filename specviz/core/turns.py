@@ -26,8 +26,8 @@ WARM_ROUNDS = 3  # per lane: allocators, thread pools and kernels settle within 
 WARM_TOKENS = 4  # of the prompt, twice: longer than the runs of n-grams
 WARM_SECONDS = 0.3  # per lane: no further round begins after these, since slow rounds settle in one
 
-_settled: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
-"""By target with slow passes: the kinds of lanes that were warmed up."""
+_stays_warm: WeakKeyDictionary[Any, set[object]] = WeakKeyDictionary()
+"""By target: the kinds of lanes that need no further warm-up in this process."""
 
 
 def warm_up(
@@ -35,13 +35,14 @@ def warm_up(
 ) -> None:
     """Run a lane for a few rounds, which are dropped. Raises `Stopped`.
 
-    An engine that `warms_once` needs this once in a process where its passes take tens of
-    milliseconds: its code is loaded then, and reading a prompt, which every lane begins with, wakes
-    the threads. The baseline needs no warm-up of its own after that of a lane with drafts.
+    Every race does this, since a fast lane's warm-up is short. A slow lane (`WARM_SECONDS`) with an
+    engine that `warms_once` needs it only once in a process: its code is loaded then, and reading
+    a prompt, which every lane begins with, wakes the threads. The baseline needs none of its own
+    after such a lane with drafts.
     """
-    settled = _settled.setdefault(pair.target, set())
+    stays_warm = _stays_warm.setdefault(pair.target, set())
     kind = (settings.drafter, settings.verdict, settings.greedy, hidden_states)
-    if kind in settled or (lane == BASELINE and settled):
+    if kind in stays_warm or (lane == BASELINE and stays_warm):
         return
     few_tokens = replace(settings, max_new_tokens=WARM_ROUNDS * (settings.gamma + 1), stop=())
     # A short prompt is enough, and leaves room in the context. It repeats itself, so that n-grams
@@ -57,7 +58,7 @@ def warm_up(
             check_stop()
             if time.perf_counter() - began > WARM_SECONDS:
                 if engine_kind(engine).warms_once and lane != BASELINE:
-                    settled.add(kind)
+                    stays_warm.add(kind)
                 return
 
 
@@ -118,8 +119,9 @@ def _next_round(lane: Lane, events: LaneEvents, reasons: Reasons) -> Round | Non
     return event
 
 
-def stop_all(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
-    """End all lanes after a round of `last`; those that had ended keep their reasons."""
+def note_stop(last: Lane, lanes: dict[Lane, LaneEvents], reasons: Reasons) -> None:
+    """Note why each lane ends in a race that stops after a round of `last`, which may have been
+    that lane's last one anyway."""
     if last not in reasons:
         try:
             lanes[last].send(True)

@@ -26,6 +26,7 @@ from ...core.engine import OwnEngine
 from ...core.model_facts import complete, context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
+from .kind import TRITON_FORM
 from .llama_pass import LlamaPass, llama_pass
 from .path import GraphPath
 from .rounds import whole_rounds
@@ -217,7 +218,7 @@ class StaticEngine(OwnEngine):
         if has_graphs:
             parts.append("CUDA graphs")
         if pool.triton_pass is not None:
-            parts.append("Triton's kernels")
+            parts.append(TRITON_FORM)
         elif has_graphs and pool.triton_refusal is not None:
             parts.append(f"torch's kernels: {pool.triton_refusal}")
         return ", ".join(parts)
