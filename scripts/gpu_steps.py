@@ -44,8 +44,8 @@ from specviz.measure.bench.kernels import kernels_by_role
 from specviz.measure.bench.lanes import measured
 from specviz.sides.fast_gpu import engine as static
 from specviz.sides.fast_gpu.cache import Program
-from specviz.sides.fast_gpu.kind import TRITON_FORM
 from specviz.sides.fast_gpu.rounds import Mark, step_by_step
+from specviz.sides.fast_gpu.triton_support import TRITON_FORM
 
 ROOT = Path(__file__).resolve().parent.parent
 PROMPT = 64  # tokens before what is measured

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .engine import ModelElsewhere
+from .layers import first_layers
 from .model_facts import leaf_count, logits_device, parameter_bytes, pass_bytes, pass_weights
 from .policy import DraftCosts
 from .registry import engine_kind
-from .truncated import truncated_model
 
 if TYPE_CHECKING:
     from .drafter import Drafter
@@ -47,7 +47,7 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
     if isinstance(model, ModelElsewhere):
         return model.pass_cost()
     if layers is not None:
-        model = truncated_model(model, layers)
+        model = first_layers(model, layers)
     weights = pass_weights(model)
     plain_bytes = pass_bytes(model) - weights.packed_bytes
     bytes_read = plain_bytes + UNPACKING * weights.packed

@@ -13,8 +13,8 @@ from transformers import DynamicCache
 
 from ..base.errors import ModelError, is_memory_error
 from .engine import OwnEngine
+from .layers import first_layers, watched_model
 from .model_facts import cache_argument, rotation_borders, text_config
-from .truncated import truncated_model, watched_model
 
 NO_MEMORY = "the device ran out of memory: use a shorter prompt or a smaller pair."
 
@@ -53,7 +53,7 @@ class EagerEngine(OwnEngine):
         self._ids = torch.empty(0, dtype=torch.int64, device=self.device)
         self._crossed = 0
         self._checked = False
-        self._truncated: dict[int, Any] = {}  # number of layers -> the truncated model
+        self._shallow_models: dict[int, Any] = {}  # number of layers -> the model of these
         # Tokens that only the first layers have cached, and the number of these layers.
         self._shallow_tokens = 0
         self._shallow_layers = 0
@@ -144,7 +144,7 @@ class EagerEngine(OwnEngine):
 
     def _call(self, ids: Tensor, keep: int, layers: int | None, **options: Any) -> Tensor:
         """Call the model, or its first `layers`: `_pass` without its bookkeeping of the cache."""
-        model = self._model if layers is None else self._cut_off(layers)
+        model = self._model if layers is None else self._shallow_model(layers)
         options[self._cache_argument] = self._cache
         if self._trims_logits:
             options["logits_to_keep"] = self._logits_to_keep(len(ids), keep)
@@ -176,11 +176,10 @@ class EagerEngine(OwnEngine):
         self._cache.crop(length - self.length)
         self.length = length
 
-    def _cut_off(self, layers: int) -> Any:
-        """The model's first `layers`."""
-        if layers not in self._truncated:
-            self._truncated[layers] = truncated_model(self._model, layers)
-        return self._truncated[layers]
+    def _shallow_model(self, layers: int) -> Any:
+        if layers not in self._shallow_models:
+            self._shallow_models[layers] = first_layers(self._model, layers)
+        return self._shallow_models[layers]
 
 
 def _empty_cache(model: Any) -> Any:

@@ -111,7 +111,7 @@ class Pair:
     @cached_property
     def parts(self) -> frozenset[str]:
         """The parts that can draft: "draft", "head" and "layers", the target's first ones."""
-        from .truncated import layer_count  # a run with the draft model asks for no list
+        from .layers import layer_count  # a run with the draft model asks for no list
 
         parts = set()
         if self.draft is not None:

@@ -162,7 +162,7 @@ class StateEngine(Engine, Protocol):
 
     def keep_states(self, layers: Sequence[int]) -> None:
         """Keep the output of the first n layers in each later pass, for each n of `layers`, or
-        the final norm if n is `core.truncated.FINAL`.
+        the final norm if n is `core.layers.FINAL`.
 
         Call it once, before the first pass. Raises `PairError` if the layers cannot be found.
         """

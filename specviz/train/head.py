@@ -21,8 +21,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..core.layers import watched_model
 from ..core.model_facts import text_config
-from ..core.truncated import watched_model
 from ..files.checksums import write_checksums
 from ..sides.heads.eagle import Head, HeadConfig
 from ..sides.heads.untrained import SAVED_FIELDS

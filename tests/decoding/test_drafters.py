@@ -30,10 +30,10 @@ from specviz.base.errors import PairError
 from specviz.core.cost import pass_cost
 from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import make_engine
+from specviz.core.layers import first_layers
 from specviz.core.loop import start_lane
 from specviz.core.model_facts import parameter_count, pass_bytes
 from specviz.core.ngrams import SIZES, NgramIndex
-from specviz.core.truncated import truncated_model
 from specviz.inspect.random_models import random_model
 from specviz.inspect.shapes import SHAPES
 from specviz.sides.early_exit import drafter as exits
@@ -137,7 +137,7 @@ def layered(layers: int = 3, *, idle: int = 0, **config: Any) -> Any:
 def test_a_shallow_pass_shares_cache_and_weights_in_every_family(kind: str):
     model = build(kind)
     before = dict(model.named_modules()).keys()
-    shallow = truncated_model(model, 1)
+    shallow = first_layers(model, 1)
     own = {p.data_ptr() for p in model.parameters()}
     assert {p.data_ptr() for p in shallow.parameters()} <= own
     assert 0 < parameter_count(shallow) < parameter_count(model)
@@ -180,7 +180,7 @@ def test_q_is_what_the_first_layers_say(form: str):
     target = layered()
     settings = Settings(gamma=2, temperature=1.0, drafter="early-exit")
     first = next(speculate(pair_of(target), PROMPT, settings))
-    shallow = truncated_model(target, best_exit(target, VOCAB).layers)
+    shallow = first_layers(target, best_exit(target, VOCAB).layers)
     ids = torch.tensor([[*PROMPT, first.drafted[0].id]])
     rows = torch.softmax(shallow(input_ids=ids).logits[0, -2:], -1)
     for token, row in zip(first.drafted, rows, strict=True):
@@ -197,7 +197,7 @@ def test_layers_that_do_nothing_are_left_out_and_the_header_says_so(form: str):
     assert drafted and set(drafted) == {"accepted"}
     header = events[0]
     assert header.draft["name"].endswith(", layers 1 to 2")
-    assert header.draft["parameters"] == parameter_count(truncated_model(pair.target, 2))
+    assert header.draft["parameters"] == parameter_count(first_layers(pair.target, 2))
     assert header.draft["form"] == header.target["form"]
 
 

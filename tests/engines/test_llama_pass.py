@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaForCausalLM
 
+from specviz.core.layers import first_layers
 from specviz.core.llama_layer import LINEARS, llama_norms, llama_sizes
-from specviz.core.truncated import truncated_model
 from specviz.sides.fast_gpu.cache import InPlaceCache
 from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass, llama_pass
 
@@ -91,7 +91,7 @@ def test_heads_that_share_nothing_and_heads_that_share_one_key():
 def test_first_layers_alone():
     model = build("llama")
     short, _ = caches(model)
-    expected = truncated_model(model, 1)(input_ids=IDS[None, :9], use_cache=False).logits[0]
+    expected = first_layers(model, 1)(input_ids=IDS[None, :9], use_cache=False).logits[0]
     torch.testing.assert_close(logits(short, 0, 9, layers=1), expected, atol=1e-4, rtol=1e-4)
 
 

@@ -26,11 +26,11 @@ from transformers import LlamaForCausalLM
 from specviz import Pair, Settings, baseline, race, speculate
 from specviz.base.errors import SettingsError
 from specviz.core.engine_choice import eager_only, make_engine
+from specviz.core.layers import first_layers
 from specviz.core.loop import LaneOptions, decode, start_lane
 from specviz.core.model_facts import cache_argument
 from specviz.core.policy import DraftCosts
 from specviz.core.tensor_draws import probabilities
-from specviz.core.truncated import truncated_model
 from specviz.inspect.random_models import scripted
 from specviz.sides.fast_gpu import engine as engines
 from specviz.sides.fast_gpu.cache import Program
@@ -142,7 +142,7 @@ def test_an_exit_drafts_in_one_program_and_leaves_the_cache_true():
     settings = Settings(gamma=3, max_new_tokens=40, drafter="early-exit")
     run = start_lane(pair, PROMPT, settings, "speculative")
     run.prefill()
-    shallow = truncated_model(target, run.drafter.layers)
+    shallow = first_layers(target, run.drafter.layers)
     with torch.inference_mode():
         while len(run.ids) < 40:
             draft = run.drafter.draft(run.ids, 3)
@@ -256,7 +256,7 @@ def test_rollback_growth_and_early_ends_leave_a_true_cache(pair: Pair):
     torch.testing.assert_close(got, uncached(pair.target, ids)[8:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3, layers=1)
-    shallow = uncached(truncated_model(pair.target, 1), ids[:53])
+    shallow = uncached(first_layers(pair.target, 1), ids[:53])
     torch.testing.assert_close(got, shallow[50:], atol=1e-4, rtol=1e-4)
     engine.rollback(50)
     got = engine.forward(torch.tensor(ids[50:53]), keep=3)

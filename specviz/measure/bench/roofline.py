@@ -13,11 +13,11 @@ import torch
 
 from ...core.clock import now
 from ...core.engine_choice import make_engine, make_state_engine
+from ...core.layers import first_layers
 from ...core.model_facts import parameter_bytes, pass_bytes, text_config
 from ...core.pair import Pair
 from ...core.registry import drafter_kind
 from ...core.states import EAGLE, make_head_engine
-from ...core.truncated import truncated_model
 from ...files.metadata import configured_caches
 from ...sides.early_exit.drafter import best_exit
 
@@ -51,8 +51,8 @@ def floors(pair: Pair, cached: int, drafter: str = "model") -> dict[str, Floor]:
         floors_by_role["draft"] = floor(pair.draft, cached, draft_engine, pair.device)
     elif needs == "layers":
         early_exit = best_exit(pair.target, pair.vocab)
-        first_layers = truncated_model(pair.target, early_exit.layers)
-        floors_by_role["draft"] = floor(first_layers, cached, engine, pair.device)
+        shallow = first_layers(pair.target, early_exit.layers)
+        floors_by_role["draft"] = floor(shallow, cached, engine, pair.device)
     elif needs == "head" and pair.head is not None:
         floors_by_role["draft"] = _head_floor(pair, pair.head, cached)
     return floors_by_role

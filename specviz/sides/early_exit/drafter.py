@@ -19,11 +19,11 @@ from ...core.cost import extra_token_cost, pass_cost, reads_again
 from ...core.drafter import UNLIMITED, Drafter
 from ...core.engine_choice import make_engine
 from ...core.header import described
+from ...core.layers import first_layers, layer_count
 from ...core.model_facts import context_length, parameter_count, text_config
 from ...core.pair import Pair
 from ...core.policy import DraftCosts, best_gamma
 from ...core.tensor_draws import draw, uniforms
-from ...core.truncated import layer_count, truncated_model
 from ...core.types import Draft, RunContext
 
 if TYPE_CHECKING:
@@ -164,7 +164,6 @@ def described_exit(pair: Pair, engine: str, layers: int) -> dict[str, Any]:
     runs them."""
     description = described(pair.target, engine, context_length(pair.target))
     target_name = description["name"]
-    first_layers = truncated_model(pair.target, layers)
     description["name"] = f"{target_name}, layers 1 to {layers}"
-    description["parameters"] = parameter_count(first_layers)
+    description["parameters"] = parameter_count(first_layers(pair.target, layers))
     return description

@@ -27,8 +27,8 @@ from transformers import Cache, StaticCache
 from transformers.cache_utils import StaticLayer
 
 from ...base.environment import collector_paused
+from ...core.layers import first_layers
 from ...core.model_facts import cache_argument, context_length
-from ...core.truncated import truncated_model
 from .llama_pass import MAX_TOKENS, LlamaPass
 from .triton_weights import ROWS
 
@@ -263,7 +263,7 @@ class InPlaceCache:
         if layers is None:
             return model
         if layers not in self._truncated:
-            self._truncated[layers] = truncated_model(model, layers)
+            self._truncated[layers] = first_layers(model, layers)
         return self._truncated[layers]
 
     @torch.inference_mode()

@@ -26,12 +26,11 @@ from ...core.engine import OwnEngine
 from ...core.model_facts import complete, context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
-from .kind import TRITON_FORM
 from .llama_pass import LlamaPass, llama_pass
 from .path import GraphPath
 from .rounds import whole_rounds
 from .support import static_refusal
-from .triton_support import KernelCompilation, first_line
+from .triton_support import TRITON_FORM, KernelCompilation, first_line
 
 if TYPE_CHECKING:
     from ...core.drafter import Drafter

@@ -26,7 +26,6 @@ def make_engine(model: Any, vocab: int) -> Engine | None:
 TORCH_KERNELS = (14, 30)
 TRITON_KERNELS = (5, 10)
 MODULE_KERNELS = 4
-TRITON_FORM = "Triton's kernels"  # the suffix of the name of an engine that runs them
 
 # Bytes that an H100 could read, at 3.03 TB/s, from the start of a kernel that computes next to
 # nothing to the start of the next. Measured in passes of Qwen2.5 0.5B and 1.5B and of Llama 1B and
@@ -40,6 +39,7 @@ def kernel_cost(model: Any, form: str) -> int:
     """Estimate kernel time, as `EngineKind.kernel_cost` says."""
     from ...core.llama_family import is_llama_family
     from ...core.model_facts import leaf_count
+    from .triton_support import TRITON_FORM
 
     if not is_llama_family(model):
         return MODULE_KERNELS * leaf_count(model) * TORCH_KERNEL_BYTES

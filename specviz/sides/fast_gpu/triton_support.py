@@ -23,6 +23,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 OLDEST = (8, 0)  # compute capability of an A100: older GPUs have no asynchronous copies
 CAPACITY = 256  # cache capacity for the compilation; kernels take any capacity
 
+TRITON_FORM = "Triton's kernels"  # the suffix of the name of an engine that runs them
 COMPILING = "Triton's are being compiled"
 UNTRIED = "Triton's have not been tried yet"
 

@@ -15,9 +15,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from ...base.errors import PairError
 from ...core.eager import EagerEngine, memory_limited
+from ...core.layers import FINAL
 from ...core.model_facts import parameter_count, text_config
 from ...core.states import StateReader
-from ...core.truncated import FINAL
 from ...files.hub import failure_sentence
 from ...files.memory import MemoryNeed
 from ...files.metadata import HeadMetadata

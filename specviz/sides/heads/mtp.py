@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ...base.errors import PairError, ran_out_of_memory
 from ...core.eager import memory_limited
+from ...core.layers import FINAL
 from ...core.model_facts import logits_device, text_config
 from ...core.states import StateReader
-from ...core.truncated import FINAL
 from ...files.hub import folder_weights
 from ...files.memory import MemoryNeed
 from ...files.metadata import HeadMetadata, ModelMetadata, configured_caches

@@ -1,4 +1,4 @@
-"""Models that share another model's weights: its first layers alone, or all of them, watched."""
+"""A model's layers: their number, the first of them as a model of its own, and their outputs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def blocks_path(model: Any) -> str:
     return paths[0]
 
 
-def truncated_model(model: Any, layers: int) -> Any:
-    """Copy `model` with only its first `layers` blocks, its final norm and its head.
+def first_layers(model: Any, count: int) -> Any:
+    """Copy `model` with only its first `count` layers, its final norm and its head.
 
     The weights are shared. `model` itself does not change, so other threads may run it meanwhile.
     Raises `PairError` if the blocks cannot be found.
     """
-    return _with_blocks(model, _blocks(model)[:layers])
+    return _with_blocks(model, _blocks(model)[:count])
 
 
 def watched_model(model: Any, layers: Sequence[int], keep: Callable[[int, Tensor], None]) -> Any:
