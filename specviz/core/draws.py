@@ -30,13 +30,30 @@ class HostDraws:
         return torch.from_numpy(self.numbers(count))
 
 
+class _Buffers:
+    """Memory for the ids and the rows of `count` tokens.
+
+    Its views are made once: slicing takes as long as a small operation on the slice.
+    """
+
+    def __init__(self, count: int, vocab: int) -> None:
+        ids = torch.zeros(count, dtype=torch.long)
+        rows = torch.zeros(count, vocab)
+        self.id_array: NDArray[np.int64] = ids.numpy()
+        self.ids = ids.split(1)
+        self.rows = rows.split(1)
+        self.row_arrays: list[Floats] = list(rows.numpy())
+        # Entry n: the first n of them.
+        self.first_ids = [ids[:n] for n in range(count + 1)]
+        self.first_rows = [rows[:n] for n in range(count + 1)]
+        self.first_arrays: list[Floats] = [first_rows.numpy() for first_rows in self.first_rows]
+
+
 class Distributions:
-    """Distributions of several tokens, and ids drawn from them, in reused buffers.
+    """Distributions of several tokens, a row for each, and ids drawn from them, in reused buffers.
 
     temperature: by which the caller divides logits before it gives them here: the run's temperature
     if only a softmax remains to be done, else 1.
-    ids, p: `ids[n]` are the first n ids, int64 [n], and `p[n]` their distributions, fp32 [n,
-    vocab].
     argmax: the id at which each row is 1, if greedy.
     """
 
@@ -47,25 +64,36 @@ class Distributions:
         self._softmax_only = softmax_only(settings)
         self.temperature = settings.temperature if self._softmax_only else 1.0
         self.argmax: list[int] = []
+        self._buffers = _Buffers(0, vocab)
 
     def reserve(self, count: int) -> None:
         """Make room for `count` tokens."""
         if count <= len(self.argmax):
             return
         self.argmax = [0] * count
-        p = torch.zeros(count, self._vocab)
-        ids = torch.zeros(count, dtype=torch.long)
-        # Views are made once: slicing takes as long as a small operation on the slice.
-        self.p = [p[:n] for n in range(count + 1)]
-        self.ids = [ids[:n] for n in range(count + 1)]
-        self._p_arrays: list[Floats] = [first_rows.numpy() for first_rows in self.p]
-        self._rows = list(zip(p.split(1), self._p_arrays[count], strict=True))
-        self._id_array = ids.numpy()
-        self._feeds: tuple[Tensor, ...] = ids.split(1)
+        self._buffers = _Buffers(count, self._vocab)
+
+    def ids(self, count: int) -> Tensor:
+        """The first `count` ids, int64 [count]."""
+        return self._buffers.first_ids[count]
+
+    def rows(self, count: int) -> Tensor:
+        """The first `count` distributions, fp32 [count, vocab]."""
+        return self._buffers.first_rows[count]
+
+    def row(self, position: int) -> Tensor:
+        """The distribution at `position`, fp32 [1, vocab]."""
+        return self._buffers.rows[position]
+
+    def array(self, count: int) -> Floats:
+        """The memory of `rows(count)`, fp32 [count, vocab]. A caller that writes distributions to
+        it calls `store` next."""
+        return self._buffers.first_arrays[count]
 
     def draw(self, position: int, logits: Tensor, uniform: float) -> Tensor:
         """Draw one id from `logits` [1, vocab], divided by `temperature`; return int64 [1]."""
-        row, array = self._rows[position]
+        row = self._buffers.rows[position]
+        array = self._buffers.row_arrays[position]
         if self.greedy:  # a one-hot row has one possible draw
             token_id = self._one_hot(position, array, logits.numpy()[0])
         else:
@@ -74,22 +102,16 @@ class Distributions:
             else:
                 row.copy_(self._probabilities(logits))
             token_id = drawn_id(array, uniform)
-        self._id_array[position] = token_id
-        return self._feeds[position]
-
-    def buffer(self, count: int) -> Floats:
-        """The memory of `p[count]`, fp32 [count, vocab], for distributions that the caller writes;
-        see `store`."""
-        self.reserve(count)
-        return self._p_arrays[count]
+        self._buffers.id_array[position] = token_id
+        return self._buffers.ids[position]
 
     def store(self, ids: NDArray[np.int64]) -> None:
-        """Store ids drawn from rows that the caller wrote to `buffer`; in greedy runs, write the
+        """Store ids drawn from rows that the caller wrote to `array`; in greedy runs, write the
         one-hot rows."""
-        self._id_array[: len(ids)] = ids
+        self._buffers.id_array[: len(ids)] = ids
         if self.greedy:
             for position, token_id in enumerate(ids.tolist()):
-                self._mark(position, self._p_arrays[-1][position], token_id)
+                self._mark(position, self._buffers.row_arrays[position], token_id)
 
     def write(self, logits: Tensor) -> tuple[Tensor, Floats]:
         """Compute `tensor_draws.probabilities` of fp32 logits [n, vocab], divided by `temperature`;
@@ -103,14 +125,13 @@ class Distributions:
             return logits, logits.numpy()
         count = len(logits)
         self.reserve(count)
-        p = self.p[count]
-        array = self._p_arrays[count]
+        rows = self.rows(count)
         if self.greedy:
-            for position, row in enumerate(logits.numpy()):
-                self._one_hot(position, array[position], row)
+            for position, row_logits in enumerate(logits.numpy()):
+                self._one_hot(position, self._buffers.row_arrays[position], row_logits)
         else:
-            p.copy_(self._probabilities(logits))
-        return p, array
+            rows.copy_(self._probabilities(logits))
+        return rows, self.array(count)
 
     def _probabilities(self, logits: Tensor) -> Tensor:
         return probabilities(logits, self._settings)

@@ -72,13 +72,12 @@ class NumpyPath:
             )
             step_logits.append(logits)
             feed = distributions.draw(step, logits, uniform)
-            row = distributions.p[step + 1][step:]  # [1, vocab], this step's
-            if end.ends_after(logits, row):
+            if end.ends_after(logits, distributions.row(step)):
                 break
         length = len(step_logits)
         return Draft(
-            distributions.ids[length],
-            distributions.p[length],
+            distributions.ids(length),
+            distributions.rows(length),
             step_logits,
             confidences=end.confidences,
         )

@@ -325,7 +325,7 @@ def test_a_q_from_before_truncation_fails(monkeypatch: pytest.MonkeyPatch):
     ) -> Tensor:
         feed = drawn(distributions, place, logits, uniform)
         whole_q = probabilities(logits * distributions.temperature, whole)
-        distributions.p[place + 1][place] = whole_q[0]
+        distributions.row(place)[0] = whole_q[0]
         return feed
 
     monkeypatch.setattr(Distributions, "draw", judged_by_the_whole)

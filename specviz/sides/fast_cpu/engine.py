@@ -387,6 +387,7 @@ class CompiledEngine(OwnEngine):
         drafted = np.empty(n, np.int64)
         logits = np.empty((n, self.vocab), np.float32)
         confidences = np.empty(n if min_confidence else 0)
+        distributions.reserve(n)
         temperature = distributions.temperature
         following = passes.plan_pass(drafted[:1], end, 1, temperature, layers)
         # `first` comes last: a plan of many tokens is valid until the next one.
@@ -402,15 +403,15 @@ class CompiledEngine(OwnEngine):
                 uniforms,
                 drafted,
                 logits,
-                distributions.buffer(n),
+                distributions.array(n),
                 confidences,
             )
         self.length = end + count - 1
         distributions.store(drafted[:count])
         step_logits = torch.from_numpy(logits[:count]).split(1)
         return Draft(
-            distributions.ids[count],
-            distributions.p[count],
+            distributions.ids(count),
+            distributions.rows(count),
             step_logits,
             confidences=confidences[:count].tolist(),
         )
