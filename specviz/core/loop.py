@@ -23,7 +23,7 @@ import torch
 from .clock import now
 from .drafter import Drafter
 from .drafter_choice import EarlierTexts, make_drafter, policy_for
-from .engine_choice import lane_threads, make_engine, make_state_engine
+from .engine_choice import lane_threads, make_engine
 from .events import EndReason, Round
 from .lanes import BASELINE, Lane
 from .model_facts import before_border, context_length, rotation_borders
@@ -90,8 +90,7 @@ def start_lane(
     other_rule = options.other_rule or other_rule_of(settings)
     run_context = make_context(settings, pair.vocab, device, other_rule, lane, options.memory)
     needs_states = options.hidden_states or drafter_kind(settings.drafter).reads_states
-    make = make_state_engine if needs_states else make_engine
-    target_engine: Engine = make(pair.target, pair.vocab)
+    target_engine = make_engine(pair.target, pair.vocab, hidden_states=needs_states)
     threads = lane_threads(pair, lane, target_engine)
     target_engine.limit_threads(threads)
     with use_threads(threads):  # a drafter makes its engines itself
@@ -115,7 +114,7 @@ def start_lane(
         budget=budget,
         context=context_length(pair.target) or budget,
         borders=rotation_borders(pair.target),
-        resumed=started,
+        started=started,
     )
 
 
@@ -129,7 +128,7 @@ class LaneRun:
     budget: the most tokens of prompt and text.
     context: the most tokens that the target can see.
     borders: of the target's rotations, see `rotation_borders`.
-    resumed: when `wall` last began to count.
+    started: when the lane began, before its engines were made.
     index: of the next round, from 0.
     clock, wall: seconds, as in `Round`.
     whole_rounds: runs a round on the device alone; None if nothing can.
@@ -151,7 +150,7 @@ class LaneRun:
     budget: int
     context: int
     borders: Sequence[int]
-    resumed: float
+    started: float
     index: int = 0
     clock: float = 0.0
     wall: float = 0.0
@@ -170,7 +169,8 @@ class LaneRun:
         self.path.prepare("judge", len(self.ids), min(self.budget, self.context))
         began = now(self.device)
         seconds = {"target": self.prompt.read(self.target_engine, prefix)}
-        spent = now(self.device) - began  # less if another lane has read it
+        # A lane that takes over another's cache is charged the time of the pass that filled it.
+        shared_seconds = seconds["target"] - (now(self.device) - began)
         engines = {"target": self.target_engine.name}
         if self.drafter.engine_name is not None:
             seconds["draft"] = self.drafter.prefill(prefix)
@@ -180,7 +180,7 @@ class LaneRun:
         if self.policy is None and self.check is None:
             self.whole_rounds = self.target_engine.whole_rounds(self.path, self.drafter, self.ids)
         self.target_engine.take_round_fields()  # the cost of the prefill belongs to no round
-        self.wall += now(self.device) - self.resumed - spent + seconds["target"]
+        self.wall = now(self.device) - self.started + shared_seconds
         return Prefilled(seconds, engines, self.threads, self.drafter.layers)
 
     def gamma(self) -> int:
@@ -207,7 +207,7 @@ class LaneRun:
     def _round(self, gamma: int) -> Round:
         if self.policy:
             self.drafter.min_confidence = self.policy.min_confidence
-        self.resumed = began = now(self.device)
+        began = now(self.device)
         draft = None
         if gamma:
             draft = self.drafter.draft(self.ids, gamma)
@@ -222,7 +222,7 @@ class LaneRun:
         self.clock += done - began
         # Text and top fives are for the reader: no engine needs them, so only `wall` counts them.
         tokens = self._annotated(judged, emitted)
-        self.wall += now(self.device) - self.resumed
+        self.wall += now(self.device) - began
         return self._finish_round(
             tokens,
             draft_seconds=drafted_at - began,

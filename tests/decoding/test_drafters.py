@@ -44,11 +44,15 @@ PROMPT = [5, 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 SAMPLED = Settings(gamma=4, temperature=1.0, max_new_tokens=40, drafter="early-exit")
 
 
+def eager_engine(model: Any, vocab: int, **_: bool) -> EagerEngine:
+    return EagerEngine(model, vocab)
+
+
 @pytest.fixture(params=["fastest", "eager"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run with the engine's choice for a Llama, and with transformers' own forward."""
     if request.param == "eager":
-        monkeypatch.setattr(specviz.core.loop, "make_engine", EagerEngine)
+        monkeypatch.setattr(specviz.core.loop, "make_engine", eager_engine)
     return str(request.param)
 
 

@@ -37,12 +37,16 @@ SHORT = 24  # tokens of a greedy text
 SIGNIFICANCE = 1e-4
 
 
+def eager_engine(model: Any, vocab: int, **_: bool) -> EagerEngine:
+    return EagerEngine(model, vocab)
+
+
 @pytest.fixture(params=["fastest", "eager"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run with compiled passes of target and head, and with the modules of transformers and
     torch."""
     if request.param == "eager":
-        monkeypatch.setattr(specviz.core.loop, "make_state_engine", EagerEngine)
+        monkeypatch.setattr(specviz.core.loop, "make_engine", eager_engine)
         monkeypatch.setattr(drafting, "make_head_engine", lambda *args: HeadEngine(*args[:2]))
     return str(request.param)
 

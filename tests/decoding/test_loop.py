@@ -70,7 +70,10 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def replace_engines(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
-    monkeypatch.setattr(specviz.core.loop, "make_engine", make)
+    def make_target(model: Any, vocab: int, **_: bool) -> Any:
+        return make(model, vocab)
+
+    monkeypatch.setattr(specviz.core.loop, "make_engine", make_target)
     monkeypatch.setattr(specviz.sides.model.drafter, "make_engine", make)
 
 

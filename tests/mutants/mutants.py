@@ -151,7 +151,7 @@ MUTANTS = [
     # The loop of a lane, and the race
     Mutant("loop", "LaneRun._reached_limit", "if len(self.ids) >= self.budget", "if False", LOOPS),
     Mutant("loop", "SharedPrompt.read", "not engine.take_over(self._engine)", "False", "race"),
-    Mutant("loop", "LaneRun.prefill", " - spent + seconds[\"target\"]", "", "race"),
+    Mutant("loop", "LaneRun.prefill", " + shared_seconds", "", "race"),
     Mutant("loop", "Passes.copy_cache", "other._values[:, :, :length]", "0", "compiled"),
     Mutant("loop", "CompiledEngine.take_over", "or other._model is not self._model", "", "compiled"),
     Mutant("loop", "CompiledEngine.take_over", "not np.array_equal(other._state_slots, self._state_slots)", "False", "compiled"),
