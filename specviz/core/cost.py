@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .engine import ModelElsewhere
+from .engine import RemoteModel
 from .layers import first_layers
 from .model_facts import leaf_count, logits_device, parameter_bytes, pass_bytes, pass_weights
 from .policy import DraftCosts
@@ -44,7 +44,7 @@ def pass_cost(model: LanguageModel, engine: str, layers: int | None = None) -> f
     engine: the name of the one that runs it. Raises `PairError` where the layers cannot be found,
     or if the cost of a model elsewhere is unknown.
     """
-    if isinstance(model, ModelElsewhere):
+    if isinstance(model, RemoteModel):
         return model.pass_cost()
     if layers is not None:
         model = first_layers(model, layers)
@@ -75,7 +75,7 @@ def reads_again(target: LanguageModel, engine: str) -> bool:
 
 def _states(model: LanguageModel, engine: str) -> RunningStates | None:
     """The model's `RunningStates`, if any; only the engine `EAGER` runs models that have some."""
-    if engine != EAGER or isinstance(model, ModelElsewhere):
+    if engine != EAGER or isinstance(model, RemoteModel):
         return None
     from .running_states import running_states  # which needs transformers
 
@@ -105,7 +105,7 @@ def extra_token_cost(target: LanguageModel, engine: str) -> float:
     states = _states(target, engine)
     if states is not None and states.one_by_one:
         return 1.0
-    if isinstance(target, ModelElsewhere) or logits_device(target).type != "cpu":
+    if isinstance(target, RemoteModel) or logits_device(target).type != "cpu":
         return EXTRA_TOKEN_ELSEWHERE
     kind = engine_kind(engine)
     if kind.arithmetic is None or pass_bytes(target) < LARGE:

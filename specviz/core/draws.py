@@ -40,8 +40,8 @@ class _Buffers:
         ids = torch.zeros(count, dtype=torch.long)
         rows = torch.zeros(count, vocab)
         self.id_array: NDArray[np.int64] = ids.numpy()
-        self.ids = ids.split(1)
-        self.rows = rows.split(1)
+        self.ids: tuple[Tensor, ...] = ids.split(1)
+        self.rows: tuple[Tensor, ...] = rows.split(1)
         self.row_arrays: list[Floats] = list(rows.numpy())
         # Entry n: the first n of them.
         self.first_ids = [ids[:n] for n in range(count + 1)]

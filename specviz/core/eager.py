@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from ..base.errors import ModelError, is_memory_error
-from .engine import OwnEngine
+from .engine import BaseEngine
 from .layers import first_layers, watched_model
 from .model_facts import cache_argument, rotation_borders, text_config
 
@@ -30,7 +30,7 @@ def memory_limited() -> Iterator[None]:
         raise
 
 
-class EagerEngine(OwnEngine):
+class EagerEngine(BaseEngine):
     """Any causal language model of transformers, run unchanged.
 
     The logits after n tokens are those that the model gives in one pass over these n tokens. Where

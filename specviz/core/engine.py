@@ -1,4 +1,4 @@
-"""The base of engines on this machine, the base of targets elsewhere, and the prefill."""
+"""The base of engines, the base of remote models, and the prefill."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .types import RunContext
 
 
-class OwnEngine:
-    """The base of engines on this machine; see `protocols.Engine`."""
+class BaseEngine:
+    """The base of all engines, with what most of them do; see `protocols.Engine`."""
 
     top_logprobs_only = False
 
@@ -54,7 +54,7 @@ class OwnEngine:
         return {}
 
 
-class ModelElsewhere:
+class RemoteModel:
     """A target that is not a module of transformers on this machine and has its own engine."""
 
     def make_engine(self, vocab: int, hidden_states: bool) -> Engine:

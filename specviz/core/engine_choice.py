@@ -13,7 +13,7 @@ import torch
 
 from ..base.environment import FORM, PLAINEST, on_zerogpu
 from ..base.errors import PairError
-from .engine import ModelElsewhere
+from .engine import RemoteModel
 from .lanes import BASELINE, Lane
 from .model_facts import changed_file
 from .records import EngineKind
@@ -43,7 +43,7 @@ def make_engine(model: LanguageModel, vocab: int, *, hidden_states: bool = False
     hidden_states: the engine must hand them out. Raises `PairError` for a target that has none to
     hand out, and for weights mapped from a file that has been written to since.
     """
-    if isinstance(model, ModelElsewhere):
+    if isinstance(model, RemoteModel):
         return model.make_engine(vocab, hidden_states)
     if name := changed_file(model):
         raise PairError(f"{name} was modified while its weights were in use: load the pair again.")

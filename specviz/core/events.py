@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -319,6 +319,9 @@ class End:
 
 
 Event: TypeAlias = Header | Round | End
+
+RaceEvents: TypeAlias = Generator[Event, bool | None, None]
+"""The events of a race. Sending it True after one stops all lanes and returns the `End`."""
 
 
 def margin_of(token: Token) -> float | None:

@@ -15,7 +15,7 @@ import transformers
 
 from ..base.version import __version__
 from .drafter_choice import EarlierTexts
-from .engine import ModelElsewhere
+from .engine import RemoteModel
 from .events import Header
 from .lanes import BASELINE, Lane
 from .messages import Messages
@@ -71,7 +71,7 @@ def header_of(
         question=_question_in(prompt, messages),
         messages=messages if len(messages) > 1 else None,
     )
-    if isinstance(pair.target, ModelElsewhere):
+    if isinstance(pair.target, RemoteModel):
         return replace(header, **pair.target.header_fields(prompt_ids))
     return header
 

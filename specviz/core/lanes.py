@@ -1,4 +1,4 @@
-"""The names and labels of a race's lanes."""
+"""The lanes of a race: their names, labels and settings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ LANES: tuple[Lane, Lane] = (SPECULATIVE, BASELINE)
 
 LANE_LABELS: dict[Lane, str] = {SPECULATIVE: "with drafts", BASELINE: "target alone"}
 """Labels of these two in charts, tables and the terminal; other lanes have their names."""
-
-NO_SETTINGS = "the settings are {}: use Settings(gamma=5), for example, or one for each lane."
 
 Several: TypeAlias = Mapping[str, Settings] | Sequence[Settings]
 """The settings of several speculative lanes: by name, or a sequence, named by differences."""

@@ -19,7 +19,7 @@ from .settings import CHOICES, GAMMA_POLICIES, Settings
 
 if TYPE_CHECKING:
     from .pair import Pair
-    from .protocols import Racing
+    from .protocols import WatchedPair
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 _ESCAPE = re.compile(r"\\([ntr\\])")
@@ -120,7 +120,7 @@ def add_settings(parser: argparse.ArgumentParser, **defaults: Any) -> None:
             parser.add_argument(flag, type=kind, default=default, help="default %(default)s")
 
 
-def settings_from(options: argparse.Namespace, pair: Pair | Racing | None = None) -> Settings:
+def settings_from(options: argparse.Namespace, pair: Pair | WatchedPair | None = None) -> Settings:
     """Read the settings that `add_settings` parsed. If drafter or gamma was not given, the pair's
     is taken, or that of `Settings` without a pair. Raises `SettingsError`."""
     values = {}

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from ..base.errors import PairError, PromptError, SettingsError, shown
 from .ends import control_tokens, end_ids, is_tuned_for, named_end_ids
-from .lanes import NO_SETTINGS, SPECULATIVE, Lane, Several
 from .messages import Message, Messages, checked_messages, is_conversation
 from .model_facts import context_length, logit_width, logits_device
 from .prompt_ids import (
@@ -23,13 +22,14 @@ from .prompt_ids import (
     text_ids,
 )
 from .registry import drafters_for
-from .settings import CHATS, Settings
+from .settings import CHATS, NO_SETTINGS, Settings
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-    from .protocols import LanguageModel, Racing
+    from .lanes import Several
+    from .protocols import LanguageModel, WatchedPair
     from .shared_tokens import SharedTokens
     from .states import DraftHead
     from .types import Prompt
@@ -337,18 +337,25 @@ def checked_pair(pair: object) -> Pair:
     """Return `pair` itself. Raises `PairError` if it is not a pair."""
     if isinstance(pair, Pair):
         return pair
+    checked_watched(pair)
+    raise PairError(
+        "this pair can only race, because its server drafts and judges without reporting "
+        "distributions: use race()."
+    )
+
+
+def checked_watched(pair: object) -> WatchedPair:
+    """Return `pair` itself if it has a race of its own. Raises `PairError` if it has none."""
     if hasattr(pair, "race"):
-        raise PairError(
-            "this pair can only race, because its server drafts and judges without reporting "
-            "distributions: use race()."
-        )
+        return cast("WatchedPair", pair)
     raise PairError(f"the pair is a {type(pair).__name__}: pass the result of load_pair.")
 
 
 def settings_for(
-    pair: Pair | Racing, settings: Settings | None, changes: Mapping[str, Any]
+    pair: Pair | WatchedPair, settings: Settings | Several | None, changes: Mapping[str, Any]
 ) -> Settings:
-    """`settings`, or the pair's, with the `changes` of some fields. Raises `SettingsError`."""
+    """The settings of one lane: `settings`, or the pair's, with the `changes` of some fields.
+    Raises `SettingsError`."""
     if settings is None:
         return pair.settings(**Settings.known(changes))
     if not isinstance(settings, Settings):
@@ -356,15 +363,3 @@ def settings_for(
     if not changes:
         return settings
     return replace(settings, **Settings.known(changes))
-
-
-def lanes_for(
-    pair: Pair | Racing, settings: Settings | Several | None, changes: Mapping[str, Any]
-) -> dict[Lane, Settings]:
-    """The speculative lanes of a race, in order: several, or the one that `settings_for` gives.
-    Raises `SettingsError`."""
-    if settings is None or isinstance(settings, Settings) or changes:
-        return {SPECULATIVE: settings_for(pair, settings, changes)}  # type: ignore[arg-type]
-    from .several import checked_several  # a race of two needs none of it
-
-    return checked_several(settings)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .draws import Distributions
-from .events import Event
+from .events import RaceEvents
 from .lanes import Lane
 from .settings import Settings
 from .types import Doubles, Draft, JudgedRound, RunContext, TimedRound
@@ -227,8 +227,8 @@ class DecodingPath(Protocol):
         ...
 
 
-class Racing(Protocol):
-    """A stand-in for a pair that races by itself: a watched server."""
+class WatchedPair(Protocol):
+    """A server that drafts and judges on its own, in place of a pair: only `race` takes it."""
 
     @property
     def drafters(self) -> tuple[str, ...]: ...
@@ -237,4 +237,4 @@ class Racing(Protocol):
 
     def race(
         self, prompt: Any, lanes: Mapping[Lane, Settings], memory: object = ()
-    ) -> Iterator[Event]: ...
+    ) -> RaceEvents: ...

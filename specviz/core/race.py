@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..base.errors import SettingsError
 from .drafter_choice import EarlierTexts, Memory, memory_ids
-from .events import End, Event, Round
+from .events import End, RaceEvents, Round
 from .header import header_of
-from .lanes import BASELINE, Lane, Several
+from .lanes import BASELINE, SPECULATIVE, Lane, Several
 from .loop import LaneOptions, decode
 from .messages import Messages
-from .pair import Pair, checked_pair, lanes_for
+from .pair import Pair, checked_watched, settings_for
 from .registry import drafter_kind
 from .settings import Settings
 from .shared_prompt import SharedPrompt
@@ -20,11 +20,11 @@ from .turns import ORDERS, Reasons, end_of, note_stop, prefilled, warm_up
 from .types import Mode, Prompt
 
 if TYPE_CHECKING:
-    from .protocols import Racing, Rule
+    from .protocols import Rule, WatchedPair
 
 
 def race(
-    pair: Pair | Racing,
+    pair: Pair | WatchedPair,
     prompt: Prompt,
     settings: Settings | Several | None = None,
     *,
@@ -32,7 +32,7 @@ def race(
     decide: Rule | None = None,
     memory: Memory = (),
     **changes: Any,
-) -> Iterator[Event]:
+) -> RaceEvents:
     """Race the target alone against the same target with drafts on a prompt: a text, ids, or a
     conversation.
 
@@ -40,7 +40,7 @@ def race(
     prefill is in the header, apart from the clocks. Closing the generator stops all lanes within a
     round; so does sending it True, which yields the `End`. Raises `SpecvizError` subclasses.
 
-    pair: a `Racing` stand-in, such as a watched server, has its own method `race`.
+    pair: a `WatchedPair`, which stands for a server, has its own method `race`.
     settings: by default those of `Pair.settings`. One `Settings` gives the lanes "speculative" and
         "baseline". Several, by lane or in a sequence (lanes are then named by what differs), give a
         lane each, next to the baseline; they may differ only in how they draft.
@@ -50,17 +50,29 @@ def race(
         before the clocks begin.
     changes: fields of `Settings`, such as gamma=5, for two lanes.
     """
-    racing = pair if hasattr(pair, "race") else checked_pair(pair)
-    lanes = lanes_for(racing, settings, changes)
-    if not isinstance(racing, Pair):
-        return racing.race(prompt, lanes, memory)
+    if not isinstance(pair, Pair):
+        watched = checked_watched(pair)
+        return watched.race(prompt, _lanes_for(watched, settings, changes), memory)
+    lanes = _lanes_for(pair, settings, changes)
     if mode not in ORDERS:
         raise SettingsError(f"mode is {mode!r}: use 'interleaved' or 'sequential'.")
     first = next(iter(lanes.values()))
-    prompt_ids = racing.encode(prompt, chat=first.chat)
-    texts = memory_ids(racing, memory, lanes.values())
-    messages = racing.messages_of(prompt, first.chat)
-    return _race(racing, prompt_ids, {**lanes, BASELINE: first}, mode, decide, texts, messages)
+    prompt_ids = pair.encode(prompt, chat=first.chat)
+    texts = memory_ids(pair, memory, lanes.values())
+    messages = pair.messages_of(prompt, first.chat)
+    return _race(pair, prompt_ids, {**lanes, BASELINE: first}, mode, decide, texts, messages)
+
+
+def _lanes_for(
+    pair: Pair | WatchedPair, settings: Settings | Several | None, changes: Mapping[str, Any]
+) -> dict[Lane, Settings]:
+    """The speculative lanes of a race, in order: several, or the one that `settings_for` gives.
+    Raises `SettingsError`."""
+    if settings is None or isinstance(settings, Settings) or changes:
+        return {SPECULATIVE: settings_for(pair, settings, changes)}
+    from .several import checked_several  # a race of two needs none of it
+
+    return checked_several(settings)
 
 
 def _race(
@@ -71,7 +83,7 @@ def _race(
     other_rule: Rule | None,
     memory: EarlierTexts,
     messages: Messages,
-) -> Generator[Event, bool | None, None]:
+) -> RaceEvents:
     """Run the race. settings_by_lane: of all lanes, the baseline last. messages: those of
     `Pair.messages_of`."""
     # A drafter of one lane may read hidden states. Then every lane's target runs in the form that

@@ -32,6 +32,8 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
 }
 """The fields that hold one of several names, and the functions that list these."""
 
+NO_SETTINGS = "the settings are {}: use Settings(gamma=5), for example, or one for each lane."
+
 TOKEN_VERDICT = "token"
 """The name of the token rule."""
 

@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..base.errors import SettingsError, shown
-from .lanes import BASELINE, NO_SETTINGS, SPECULATIVE, Lane, Several
+from .lanes import BASELINE, SPECULATIVE, Lane, Several
 from .registry import drafter_kind
-from .settings import Settings
+from .settings import NO_SETTINGS, Settings
 
 MAX_LANES = 8  # speculative lanes of a race, without the baseline
 # It begins with a letter, so that JavaScript, too, keeps lanes in their order.

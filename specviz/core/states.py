@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from .engine import OwnEngine
+from .engine import BaseEngine
 from .engine_choice import usable_engines
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def make_head_engine(head: DraftHead, vocab: int, target_engine: StateEngine) ->
     return head.make_engine(vocab, target_engine)
 
 
-class StateReader(OwnEngine):
+class StateReader(BaseEngine):
     """The engine of a head, which buffers the target's states that it has not read yet.
 
     A pass reads as many tokens as there are such states, or, if there are none, one token with the

@@ -61,7 +61,7 @@ def raced(
     """
     events: list[Event] = []
     baseline_rounds: list[Round] = []
-    running: Any = race(pair, prompt, settings, mode=mode, decide=other_rule)
+    running = race(pair, prompt, settings, mode=mode, decide=other_rule)
     with closing(running):
         for event in running:
             if stop():

@@ -20,7 +20,7 @@ from .table import NamedPair, pairs_by_fit
 
 if TYPE_CHECKING:
     from ..core.pair import Pair
-    from ..core.protocols import Racing
+    from ..core.protocols import WatchedPair
     from .report import Report
 
 
@@ -75,7 +75,7 @@ def _loading(options: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names}
 
 
-def raced(options: argparse.Namespace) -> Pair | Racing:
+def raced(options: argparse.Namespace) -> Pair | WatchedPair:
     """Load what the options name: a pair, or a server that speculates. Raises `PairError`."""
     from ..files.progress import terminal_watcher
     from .load import load_any

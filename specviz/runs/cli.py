@@ -25,7 +25,7 @@ from .trace import Trace
 
 if TYPE_CHECKING:
     from ..core.pair import Pair
-    from ..core.protocols import Racing
+    from ..core.protocols import WatchedPair
 
 BUILTIN_TARGET = "target"  # the name of its folder
 
@@ -100,7 +100,9 @@ def _prompt(options: argparse.Namespace) -> TextPrompt:
     return checked_messages(turns)
 
 
-def _lanes(options: argparse.Namespace, pair: Pair | Racing | None = None) -> dict[str, Settings]:
+def _lanes(
+    options: argparse.Namespace, pair: Pair | WatchedPair | None = None
+) -> dict[str, Settings]:
     """The settings of all lanes; those without a drafter take the pair's."""
     settings = settings_from(options, pair)
     others = map(parsed_lane, options.lane)

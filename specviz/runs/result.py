@@ -19,7 +19,7 @@ from .metrics import Metrics, compute_metrics
 from .trace import Trace
 
 if TYPE_CHECKING:
-    from ..core.protocols import Racing
+    from ..core.protocols import WatchedPair
 
 
 SHOWN = 200  # characters of a text in the line that a `Result` is printed as
@@ -69,7 +69,7 @@ class Result:
 
 
 def generate(
-    pair: Pair | Racing,
+    pair: Pair | WatchedPair,
     prompt: Prompt,
     settings: Settings | None = None,
     *,
@@ -114,7 +114,7 @@ def _written(events: LaneEvents) -> tuple[list[Round], EndReason]:
 
 
 def speculate(
-    pair: Pair | Racing,
+    pair: Pair | WatchedPair,
     prompt: Prompt,
     settings: Settings | None = None,
     *,
@@ -134,7 +134,7 @@ def speculate(
 
 
 def baseline(
-    pair: Pair | Racing, prompt: Prompt, settings: Settings | None = None, **changes: Any
+    pair: Pair | WatchedPair, prompt: Prompt, settings: Settings | None = None, **changes: Any
 ) -> Iterator[Round]:
     """The same loop without drafts; yields a `Round` of one token per target pass."""
     pair = checked_pair(pair)

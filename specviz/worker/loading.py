@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..base.errors import PairError
 from ..base.variables import ANY_WITH_TOKEN
-from ..core.events import Event
+from ..core.events import RaceEvents
 from ..core.lanes import LANES, Lane
 from ..core.model_facts import changed_file
 from ..core.settings import Settings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..files.progress import Progress, Watcher
 
 LoadPair: TypeAlias = "Callable[[str, Watcher], Any]"
-Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], Iterator[Event]]"
+Race: TypeAlias = "Callable[[Any, str, Settings | Mapping[Lane, Settings]], RaceEvents]"
 
 
 class Status(str, Enum):

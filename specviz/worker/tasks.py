@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..base.environment import SERVED
-from ..core.events import End, Event
+from ..core.events import End, Event, RaceEvents
 from ..core.lanes import BASELINE, LANES, SPECULATIVE, Lane
 from ..core.settings import Settings
 from ..inspect.equivalence import Comparison, Continuation, two_sample_chi_square
@@ -70,7 +70,7 @@ class RaceTask:
         if stop.is_set():
             return
         race = models.race(pair, self.prompt, self.lanes or self.settings)
-        with closing(race) as events:  # type: ignore[type-var]
+        with closing(race) as events:
             for event in events:
                 yield event
                 if stop.is_set():
@@ -78,10 +78,10 @@ class RaceTask:
                     return
 
 
-def _end_of(events: Iterator[Event]) -> Iterator[End]:
+def _end_of(events: RaceEvents) -> Iterator[End]:
     """Tell a race to stop and yield its `End`, which says how each lane ended."""
     try:
-        end = events.send(True)  # type: ignore[attr-defined]
+        end = events.send(True)
     except StopIteration:
         return
     if isinstance(end, End):

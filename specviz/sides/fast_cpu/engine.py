@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ...core.draws import Distributions, softmax_only
-from ...core.engine import OwnEngine
+from ...core.engine import BaseEngine
 from ...core.llama_layer import LINEARS, NORMS, LlamaSizes, layer_modules, llama_sizes
 from ...core.model_facts import context_length
 from ...core.numpy_path import NumpyPath
@@ -271,7 +271,7 @@ def threads_for(weight_bytes: int, limit: int) -> int:
     return max(1, min(limit, weight_bytes // BYTES_PER_THREAD, MAX_THREADS))
 
 
-class CompiledEngine(OwnEngine):
+class CompiledEngine(BaseEngine):
     """One model of the Llama family on a processor."""
 
     name = "compiled"

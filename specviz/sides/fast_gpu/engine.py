@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ...core.eager import memory_limited
-from ...core.engine import OwnEngine
+from ...core.engine import BaseEngine
 from ...core.model_facts import complete, context_length
 from ...core.types import RunContext
 from .cache import Function, InPlaceCache, Program, capacity_for
@@ -180,7 +180,7 @@ class CachePool:
         self._idle.clear()
 
 
-class StaticEngine(OwnEngine):
+class StaticEngine(BaseEngine):
     """The `Engine` over an `InPlaceCache`, and the keeper of its programs."""
 
     def __init__(self, model: Any, vocab: int, pool: CachePool) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import GenerationConfig, PretrainedConfig
 
 from ...base.errors import PairError, ServerError
-from ...core.engine import ModelElsewhere, OwnEngine
+from ...core.engine import BaseEngine, RemoteModel
 from ...core.events import SERVER, STREAMED
 from ...core.numpy_path import NumpyPath
 from ...core.settings import Settings
@@ -37,7 +37,7 @@ PROBE = (
 """A text that tokenizers split differently."""
 
 
-class RemoteTarget(ModelElsewhere):
+class RemoteTarget(RemoteModel):
     """The target of a `Pair` on a server: it has the attributes of a model, and no weights.
 
     server: the model on its server; `RemoteEngine` makes its passes. The server's abilities for the
@@ -135,7 +135,7 @@ class RemoteTarget(ModelElsewhere):
         )
 
 
-class RemoteEngine(OwnEngine):
+class RemoteEngine(BaseEngine):
     """A `RemoteTarget` that has read some tokens."""
 
     name = SERVER

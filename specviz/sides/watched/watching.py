@@ -8,7 +8,7 @@ each other, and a stream cannot be made to wait for another one.
 from __future__ import annotations
 
 import platform
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...base.errors import ServerError, SettingsError
 from ...base.version import __version__
-from ...core.events import SERVER, Agreement, End, EndReason, Event, Header, Round, agreement_of
+from ...core.events import (
+    SERVER,
+    Agreement,
+    End,
+    EndReason,
+    Header,
+    RaceEvents,
+    Round,
+    agreement_of,
+)
 from ...core.lanes import BASELINE, SPECULATIVE, Lane
 from ...core.messages import Messages, checked_messages, is_conversation
 from ...core.settings import Settings
@@ -32,15 +41,13 @@ if TYPE_CHECKING:
 WARM_PROMPT = "The"  # not the run's own prompt, which the server would then have in its cache
 WARM_TOKENS = 8
 
-Stoppable = Generator[Event, bool | None, None]
-
 
 def watch(
     watched: WatchedEngine,
     alone: WatchedEngine | None,
     prompt: AnyPrompt,
     settings: Settings,
-) -> Stoppable:
+) -> RaceEvents:
     """Watch one stream of a server, then one of the server of its target alone if there is one.
 
     Yields a `Header`, the `Round`s as they come, and an `End`. If the server sends the drafted
@@ -238,7 +245,7 @@ class Watched:
 
     def race(
         self, prompt: AnyPrompt, lanes: Mapping[Lane, Settings], memory: object = ()
-    ) -> Iterator[Event]:
+    ) -> RaceEvents:
         """The events of a race: the lane of the server's stream, and a baseline if there is a
         second server. Raises `SettingsError` and `ServerError`."""
         if set(lanes) != {SPECULATIVE} or memory:
