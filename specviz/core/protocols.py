@@ -99,8 +99,9 @@ class Engine(Protocol):
         ...
 
     def rollback(self, length: int) -> None:
-        """Forget all but the first `length` tokens. Call it once after each verdict, and after
-        passes through the first layers only, with the length at which they began."""
+        """Forget all but the first `length` tokens. Call it once after the prefill, with its
+        length, once after each verdict, and after passes through the first layers only, with the
+        length at which they began."""
         ...
 
     def limit_threads(self, threads: int) -> None:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from .tensor_draws import draw, uniforms, usable
-from .types import Verdict
 
 if TYPE_CHECKING:
     from .protocols import RandomSource
@@ -53,8 +52,3 @@ def decide_on_tensors(
 def drafted_probabilities(rows: Tensor, drafted: Tensor) -> Tensor:
     """The probability of each drafted id in its row, fp64 [gamma]. rows: [gamma or more, vocab]."""
     return rows[: len(drafted)].gather(-1, drafted.unsqueeze(-1)).squeeze(-1).double()
-
-
-def verify(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, generator: torch.Generator) -> Verdict:
-    """Run `decide_on_tensors` and return its `Verdict`, on the host."""
-    return Verdict.on(len(drafted), *decide_on_tensors(p, q, drafted, u, generator).tolist())

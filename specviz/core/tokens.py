@@ -45,10 +45,10 @@ class Annotator:
         self._stops = StopTexts(settings.stop)
 
     def tokens(
-        self, judged: JudgedRound, emitted: list[int], index: int, ended: bool
+        self, judged: JudgedRound, emitted: list[int], index: int, lane_ended: bool
     ) -> AnnotatedTokens:
-        """Make the tokens of round `index`, from 0. ended: whether the lane ends with it. Raises
-        `ModelError`.
+        """Make the tokens of round `index`, from 0. lane_ended: whether the lane ends with it.
+        Raises `ModelError`.
 
         The ids `emitted` may be cut by an end: what was drafted after it counts as never judged.
         """
@@ -60,28 +60,28 @@ class Annotator:
         if stop is not None:
             dropped = texts.emitted[stop + 1 : kept]
             texts = Texts(texts.emitted[: stop + 1], dropped + texts.not_emitted)
-            emitted = emitted[: stop + 1]
-        elif ended:
+            kept = min(kept, stop + 1)
+        elif lane_ended:
             texts.emitted[-1] += self._stream.flush()
-        drafted, last = tokens_of(judged, emitted, texts, views)
+        drafted, last = tokens_of(judged, kept, texts, views)
         return AnnotatedTokens(drafted, last, has_stop_text=stop is not None)
 
 
 def tokens_of(
-    judged: JudgedRound, emitted: list[int], texts: Texts, views: Views
+    judged: JudgedRound, kept: int, texts: Texts, views: Views
 ) -> tuple[list[Token], Token | None]:
-    """Make a round's drafted tokens, and the corrected or bonus one; None if the text ended."""
+    """Make a round's drafted tokens, and the corrected or bonus one; None if the text ended before
+    it. kept: how many drafts are in the text."""
     accepted, next_id, outcome = judged.verdict
-    kept = min(accepted, len(emitted))
-    ended = len(emitted) <= accepted
+    has_last = len(texts.emitted) > kept
     drafted = []
     for i, token_id in enumerate(judged.ids):
         if i < kept:
             drafted.append(views.token(i, token_id, texts.emitted[i], "accepted"))
-        elif i == kept and not ended:
+        elif i == kept and has_last:
             drafted.append(views.token(i, token_id, texts.not_emitted[0], "rejected"))
         else:
             drafted.append(views.unjudged(i, token_id, texts.not_emitted[i - kept]))
-    if ended:
+    if not has_last:
         return drafted, None
     return drafted, views.final(accepted, next_id, texts.emitted[-1], outcome)

@@ -61,19 +61,13 @@ class Views:
         Only the draft model's numbers have a meaning, unless the verdict judges all drafts of a
         round together.
         """
-        token = Token(
+        if not self._verdict_kind.together:
+            return Token(token_id, text, "ignored", **self._draft_fields(i))
+        return Token(
             token_id,
             text,
             "ignored",
-            q=self._numbers["q"][i],
-            soft_q=self._soft("soft_q", i),
-            top_q=self._top("q", i),
-            seen=self._optional("seen", i),
-        )
-        if not self._verdict_kind.together:
-            return token
-        return replace(
-            token,
+            **self._draft_fields(i),
             p=self._numbers["p"][i],
             u=self._numbers["u"][i],
             weight=self._numbers["weight"][i],
@@ -84,9 +78,11 @@ class Views:
         """Make the token of a draft that was judged."""
         u = self._numbers["u"][i] if self._verdict_kind.draws else None
         top_residual = self._top("residual", 0) if outcome == "rejected" else ()
-        return replace(
-            self.unjudged(i, token_id, text),
-            outcome=outcome,
+        return Token(
+            token_id,
+            text,
+            outcome,
+            **self._draft_fields(i),
             p=self._numbers["p"][i],
             u=u,
             weight=self._optional("weight", i),
@@ -97,6 +93,15 @@ class Views:
             top_p=self._top("p", i),
             top_residual=top_residual,
         )
+
+    def _draft_fields(self, i: int) -> dict[str, Any]:
+        """The fields of a drafted `Token` that need no verdict."""
+        return {
+            "q": self._numbers["q"][i],
+            "soft_q": self._soft("soft_q", i),
+            "top_q": self._top("q", i),
+            "seen": self._optional("seen", i),
+        }
 
     def final(self, i: int, token_id: int, text: str, outcome: Outcome) -> Token:
         """Make the token that the target itself drew at position i."""

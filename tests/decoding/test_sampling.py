@@ -16,8 +16,8 @@ from toy_models import examples
 from specviz import Settings
 from specviz.core.draws import drawn_id
 from specviz.core.tensor_draws import SHORT_LIST, draw, probabilities, residual, uniforms
-from specviz.core.tensor_verdict import decide_on_tensors, verify
-from specviz.core.types import Verdict
+from specviz.core.tensor_verdict import decide_on_tensors
+from specviz.sampling import Verdict, verify
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=12)
 # Few distinct values, so that ties are common.

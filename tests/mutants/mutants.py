@@ -267,7 +267,7 @@ MUTANTS = [
     Mutant("policy", "expected_tau", "(accepted + judged) /", "accepted /", "policy"),
     Mutant("policy", "OptimalGamma._best_gamma", "self._costs", "self._costs._replace(extra_token=0.0)", "policy"),
     # Tokens of a round, with text
-    Mutant("tokens", "tokens_of", "ended = len(emitted) <= accepted", "ended = len(emitted) < accepted", "loop ends real_runs"),
+    Mutant("tokens", "tokens_of", "len(texts.emitted) > kept", "len(texts.emitted) >= kept", "loop ends real_runs"),
     Mutant("tokens", "texts_of", "fork = stream.copy()", "fork = stream", "detokenize loop real_runs"),
     Mutant("tokens", "Views.final", 'self._top("q", i)', 'self._top("q", 0)', "loop real_runs paths"),
     Mutant("tokens", "_draft_numbers", "torch.minimum(p[:-1], draft.q)", "torch.minimum(p[1:], draft.q)", "loop real_runs paths"),
