@@ -40,11 +40,11 @@ TOKEN_RULE = VerdictKind(
     decide=decide_by_token_rule,
     label="token by token",
     clause="drafts are judged one after another by p / q",
-    law="Exact does not mean the same words, it means the same chances. A guess is accepted "
-    "with probability min(1, p/q); after a rejection the token is drawn from max(0, p − q). "
-    "Together they give every token exactly the probability p that the target alone gives it "
+    exactness_note="Exact does not mean the same words, it means the same chances. A guess is "
+    "accepted with probability min(1, p/q); after a rejection the token is drawn from max(0, p − "
+    "q). Together they give every token exactly the probability p that the target alone gives it "
     "(Leviathan et al. 2022, theorem 1).",
-    left="residual max(0, p − q)",
+    correction_label="residual max(0, p − q)",
 )
 
 NO_DRAFTS = DrafterKind(

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from .lanes import BASELINE, Lane
 from .messages import Message
-from .records import arithmetic_in_words
+from .products import arithmetic_in_words
 from .settings import Settings
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "ignored", "corrected", "bonus", "untold"]

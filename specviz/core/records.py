@@ -36,17 +36,18 @@ class DrafterKind:
     choice: its name on a control; by default the label.
     lane: the name of a lane that differs from others by its drafter; by default the label.
     clause: a clause on who guesses: "a small model guesses ahead".
-    who: the beginning of a sentence on one round: "The draft guesses" three tokens, one after the
-        other.
-    guessed, guessed_greedy: that whole sentence instead, with "{count}" for the number of tokens.
-    unguessed: a sentence on why a round has no drafts.
+    round_start: the beginning of a sentence on one round: "The draft guesses" three tokens, one
+        after the other.
+    round_sentence, greedy_round_sentence: that whole sentence instead, with "{count}" for the
+        number of tokens.
+    no_draft_sentence: a sentence on why a round has no drafts.
     needs: the part of a pair (`Pair.parts`) that it drafts with, None if it can draft for any pair.
     reads_states: whether it reads the target's hidden states.
     reads_memory: whether it drafts from earlier texts too.
-    predicted: how a sweep predicts its drafts along a known text: at each "place" (position) of it
-        alone, "copied" from it, "chained" from the target's states; None if only a run shows them.
+    predicted: how a sweep predicts its drafts along a known text: at each "position" of it alone,
+        "copied" from it, "chained" from the target's states; None if only a run shows them.
     certain: whether q is 1 for each of its drafts, also where the target samples.
-    counted: whether q is a share of counts, which tokens then have (`Token.seen`).
+    from_counts: whether q is a share of counts, which tokens then have (`Token.seen`).
     cost: the approximate cost of a draft step: a pass of the "draft" model, of the "target", or
         "nothing".
     has_model: whether a model drafts, which a header describes and whose prefill it times.
@@ -55,7 +56,7 @@ class DrafterKind:
     deployed: (row, machine) -> by engine, "" for all others, the same drafter's settings and a
         note, for tables of what to deploy: empty settings if the engine cannot do this.
     drafts: whether it drafts anything.
-    beside: its position among drafters that race side by side, the lowest first.
+    page_order: its position among drafters that race side by side, the lowest first.
     package: name and version of the package that provides it; None for those of this one.
     """
 
@@ -65,22 +66,22 @@ class DrafterKind:
     choice: str = ""
     lane: str = ""
     clause: str = "your own drafter guesses"
-    who: str = "The drafter guesses"
-    guessed: str = ""
-    guessed_greedy: str = ""
-    unguessed: str = "Nothing was drafted in this round."
+    round_start: str = "The drafter guesses"
+    round_sentence: str = ""
+    greedy_round_sentence: str = ""
+    no_draft_sentence: str = "Nothing was drafted in this round."
     needs: str | None = None
     reads_states: bool = False
     reads_memory: bool = False
-    predicted: Literal["place", "copied", "chained"] | None = None
+    predicted: Literal["position", "copied", "chained"] | None = None
     certain: bool = False
-    counted: bool = False
+    from_counts: bool = False
     cost: Literal["draft", "target", "nothing"] = "nothing"
     has_model: bool = False
     described: Callable[[Pair, str, int | None], dict[str, Any]] | None = None
     deployed: Callable[[Any, Any], Mapping[str, tuple[str, str]]] | None = None
     drafts: bool = True
-    beside: int = 9
+    page_order: int = 9
     package: str | None = None
 
     def __post_init__(self) -> None:
@@ -99,19 +100,20 @@ class VerdictKind:
     label, choice: as a `DrafterKind`'s.
     exact: whether the text follows the target's distribution.
     clause: a clause on what it does.
-    law: a sentence on why the text follows the target's distribution, or that it does not.
+    exactness_note: a sentence on why the text follows the target's distribution, or that it does
+        not.
     note: a remark next to a round's first verdict.
-    left: the words for the distribution of a correction.
-    beta: the words for the mean of beta.
+    correction_label: the words for the distribution of a correction.
+    beta_label: the words for the mean of beta.
     chance: whether judged tokens have `Token.chance`.
     threshold: the number that is compared with thresholds: "u", "p", or None without thresholds.
     weighted: whether tokens have a weight, too.
-    together: whether all drafts of a round are judged at once.
+    judges_jointly: whether all drafts of a round are judged at once.
     draws: whether u is compared with anything.
     residual: whether corrections are drawn from the residual of p.
     numbers: (p, q, drafted) -> the numbers of each draft that a reader needs besides p, q and u:
         tensors [gamma] by field of `Token`.
-    after: (p, q, drafted, position) -> the distribution [vocab] of the token that replaces the
+    correction: (p, q, drafted, position) -> the distribution [vocab] of the token that replaces the
         draft rejected at `position`, or None if it is p itself.
     package: as a `DrafterKind`'s.
     """
@@ -122,18 +124,18 @@ class VerdictKind:
     exact: bool = True
     choice: str = ""
     clause: str = "your own rule judges"
-    law: str = ""
+    exactness_note: str = ""
     note: str = ""
-    left: str = ""
-    beta: str = "mean overlap of the two distributions"
+    correction_label: str = ""
+    beta_label: str = "mean overlap of the two distributions"
     chance: bool = False
     threshold: Literal["u", "p"] | None = None
     weighted: bool = False
-    together: bool = False
+    judges_jointly: bool = False
     draws: bool = True
     residual: bool = True
     numbers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]] | None = None
-    after: Callable[[Tensor, Tensor, Tensor, int], Tensor | None] | None = None
+    correction: Callable[[Tensor, Tensor, Tensor, int], Tensor | None] | None = None
     package: str | None = None
 
     def __post_init__(self) -> None:
@@ -155,32 +157,6 @@ def _capitalised(label: str) -> str:
     return label[:1].upper() + label[1:]
 
 
-INTEGER_PRODUCTS = "int8"
-"""Products of weights of few bits with inputs rounded to 8 bits, as integers."""
-
-FP32_PRODUCTS = "fp32"
-"""Products in fp32, with weights unpacked on the fly."""
-
-PRODUCTS = (INTEGER_PRODUCTS, FP32_PRODUCTS)
-"""The ways in which passes on a processor multiply weights of few bits."""
-
-PRODUCTS_IN_WORDS = {
-    INTEGER_PRODUCTS: "inputs in 8 bits, as in llama.cpp",
-    FP32_PRODUCTS: "products in fp32",
-}
-
-
-def arithmetic_in_words(form: str, products: str | None) -> str:
-    """Describe how a model's products are computed: "Q4_K, inputs in 8 bits, as in llama.cpp".
-
-    form: of its weights, a dtype or the kind of most blocks. products: one of `PRODUCTS`, or None
-    where weights are plain numbers.
-    """
-    if products is None:
-        return form
-    return f"{form}, {PRODUCTS_IN_WORDS[products]}"
-
-
 class Arithmetic(NamedTuple):
     """The time to multiply one more token with one weight, in bytes of a large model that could be
     read in that time: for plain weights, packed ones, and packed ones multiplied as integers."""
@@ -192,9 +168,9 @@ class Arithmetic(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineKind:
-    """A form in which a model's passes run.
+    """A kind of engines.
 
-    name: the form in headers, where details may follow after a comma.
+    name: their name, which headers have; details of one engine may follow after a comma.
     label: in words.
     make: (model, vocab) -> `Engine`, or None if it cannot run this model exactly.
     package: a module that must be installed.
@@ -206,8 +182,8 @@ class EngineKind:
         form makes fewer and cheaper calls, and in compiled passes only the work itself is left.
         On a processor they are right to about half an order of magnitude. Elsewhere they are those
         of an H100, with models of 14 million to 8 billion parameters.
-    kernel_cost: (model, form) -> bytes that could be read between the kernels of a one-token pass
-        on a GPU, where their number is known; form is the engine's whole name.
+    kernel_cost: (model, engine) -> bytes that could be read between the kernels of a one-token pass
+        on a GPU, where their number is known; engine is its whole name.
     extra_token: what each further token adds to a pass of a small model on a processor, in passes
         of one token: the faster a pass reads, the sooner arithmetic is its limit. On two cores of
         an AMD EPYC, six tokens of the built-in target take 2.2 times as long as one in compiled

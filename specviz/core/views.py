@@ -61,7 +61,7 @@ class Views:
         Only the draft model's numbers have a meaning, unless the verdict judges all drafts of a
         round together.
         """
-        if not self._verdict_kind.together:
+        if not self._verdict_kind.judges_jointly:
             return Token(token_id, text, "ignored", **self._draft_fields(i))
         return Token(
             token_id,
@@ -261,9 +261,9 @@ def _best_after_rejection(
     p itself."""
     if not kind.residual:
         return {}
-    if kind.after is None:
+    if kind.correction is None:
         return _best("residual", residual(p[position], draft.q[position]).unsqueeze(0))
-    corrections = kind.after(p, draft.q, draft.ids, position)
+    corrections = kind.correction(p, draft.q, draft.ids, position)
     if corrections is None:
         return {}
     return _best("residual", corrections.unsqueeze(0))

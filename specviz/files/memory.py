@@ -13,7 +13,7 @@ import psutil
 
 from ..base.environment import may_have_gpu
 from ..base.errors import PairError
-from ..core.records import arithmetic_in_words
+from ..core.products import arithmetic_in_words
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..base.errors import PairError
 from ..core.llama_layer import linear_places, llama_sizes
-from ..core.records import INTEGER_PRODUCTS
+from ..core.products import INTEGER_PRODUCTS
 from ..core.threads import all_threads, one_torch_thread
 from .few_bits.unpacking import BLOCK, PIECE, unpacked
 from .gguf.config import config_of

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..base.errors import PairError
-from ..core.records import FP32_PRODUCTS
+from ..core.products import FP32_PRODUCTS
 from ..core.threads import all_threads, one_torch_thread
 from .few_bits.unpacking import PIECE, unpacked
 from .gguf.header import GgufHeader, GgufTensor

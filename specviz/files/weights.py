@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BitsAndBytesConfig
 
 from ..base.errors import PairError, ran_out_of_memory
-from ..core.records import INTEGER_PRODUCTS, PRODUCTS
+from ..core.products import INTEGER_PRODUCTS, PRODUCTS
 from .memory import DRAFT_QUANTIZED, FIVE_BIT, QUANTIZED
 from .source import CachedSource, ModelSource
 

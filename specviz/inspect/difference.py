@@ -22,7 +22,7 @@ from ..core.events import Token, margin_of
 from ..core.header import model_name
 from ..core.model_facts import weights_form
 from ..core.pair import Pair
-from ..core.records import arithmetic_in_words
+from ..core.products import arithmetic_in_words
 from ..core.settings import Settings
 from ..runs.result import speculate
 from .parting import Difference, Parting, Scored

@@ -220,7 +220,7 @@ def _usual_passes(rounds: Sequence[Round], baseline_rounds: Sequence[Round]) -> 
 def _usual_step(settings: Settings, rounds: Sequence[Round]) -> float | None:
     """The median draft step, in seconds. None for drafters that may copy and for policies that
     adapt gamma, whose steps differ from round to round and from text to text."""
-    may_copy = drafter_kind(settings.drafter).predicted != "place"
+    may_copy = drafter_kind(settings.drafter).predicted != "position"
     if may_copy or settings.gamma_policy != "fixed":
         return None
     steps = [r.draft_seconds / len(r.drafted) for r in rounds if r.drafted]

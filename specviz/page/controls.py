@@ -166,7 +166,7 @@ def _other_lanes(field: str, values: Sequence[object], settings: Settings) -> li
 
 def _drafters_beside(offered: Collection[str]) -> list[str]:
     """The offered drafters, in the order in which lanes other than the first use them."""
-    kinds = sorted(drafters()[:-1], key=lambda kind: kind.beside)  # the last has no drafts
+    kinds = sorted(drafters()[:-1], key=lambda kind: kind.page_order)  # the last has no drafts
     return [kind.name for kind in kinds if kind.name in offered]
 
 

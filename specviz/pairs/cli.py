@@ -12,7 +12,7 @@ from ..base.console import escaped
 from ..base.environment import SERVED
 from ..base.errors import PairError
 from ..core.options import real, whole
-from ..core.records import PRODUCTS
+from ..core.products import PRODUCTS
 from ..files.memory import DRAFT_QUANTIZED, DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from . import table
 from .spec import MAX_SHOWN, address_of, parse_pair

@@ -16,7 +16,7 @@ from typing import Any
 from ..base.errors import PairError
 from ..core.ends import is_tuned_for
 from ..core.llama_layer import LINEARS, LlamaSizes, llama_norms
-from ..core.records import INTEGER_PRODUCTS
+from ..core.products import INTEGER_PRODUCTS
 from ..files.findings import (
     Examined,
     Finding,

@@ -13,7 +13,7 @@ from ..base.environment import has_numba
 from ..base.errors import PairError, ran_out_of_memory
 from ..core.model_facts import complete, logits_device
 from ..core.pair import Pair
-from ..core.records import INTEGER_PRODUCTS
+from ..core.products import INTEGER_PRODUCTS
 from ..files.gguf.header import GgufHeader
 from ..files.gguf.layout import integer_bytes, quantized_file_bytes
 from ..files.local_paths import local_file

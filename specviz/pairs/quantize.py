@@ -11,7 +11,7 @@ from torch import nn
 from ..base.environment import has_numba
 from ..base.errors import PairError
 from ..core.llama_layer import linear_places
-from ..core.records import FP32_PRODUCTS, INTEGER_PRODUCTS
+from ..core.products import FP32_PRODUCTS, INTEGER_PRODUCTS
 from ..core.threads import all_threads, one_torch_thread
 from ..files.few_bits.unpacking import repacked, row_bytes
 from ..files.memory import DRAFT_KINDS, KINDS, TABLE

@@ -208,7 +208,7 @@ def _in_words(speedup: float | None) -> str:
 
 
 def _figures(trace: Trace, m: Metrics) -> list[Figure]:
-    beta = verdict_kind(trace.header.settings.effective_verdict).beta
+    beta = verdict_kind(trace.header.settings.effective_verdict).beta_label
     predicted = f"tokens per target pass; {shown_number(m.tau_predicted, 2)} predicted"
     return [
         Figure(SPEEDUP, shown_number(m.speedup, 2), _in_words(m.speedup)),

@@ -7,7 +7,7 @@ package defines; a served page has its own, with the kinds that were registered.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..base.environment import ASSETS
@@ -44,40 +44,41 @@ OUTCOMES = {
 }
 """The outcomes of a token."""
 
-_DRAFTER_FIELDS = (
-    "label",
-    "choice",
-    "lane",
-    "clause",
-    "who",
-    "guessed",
-    "guessed_greedy",
-    "unguessed",
-    "needs",
-    "reads_memory",
-    "certain",
-    "counted",
-    "has_model",
-    "package",
-)
-_VERDICT_FIELDS = (
-    "label",
-    "choice",
-    "exact",
-    "warning",
-    "clause",
-    "law",
-    "note",
-    "left",
-    "beta",
-    "chance",
-    "threshold",
-    "weighted",
-    "together",
-    "draws",
-    "residual",
-    "package",
-)
+_DRAFTER_FIELDS = {
+    "label": "label",
+    "choice": "choice",
+    "lane": "lane",
+    "clause": "clause",
+    "who": "round_start",
+    "guessed": "round_sentence",
+    "guessed_greedy": "greedy_round_sentence",
+    "unguessed": "no_draft_sentence",
+    "needs": "needs",
+    "reads_memory": "reads_memory",
+    "certain": "certain",
+    "counted": "from_counts",
+    "has_model": "has_model",
+    "package": "package",
+}
+_VERDICT_FIELDS = {
+    "label": "label",
+    "choice": "choice",
+    "exact": "exact",
+    "warning": "warning",
+    "clause": "clause",
+    "law": "exactness_note",
+    "note": "note",
+    "left": "correction_label",
+    "beta": "beta_label",
+    "chance": "chance",
+    "threshold": "threshold",
+    "weighted": "weighted",
+    "together": "judges_jointly",
+    "draws": "draws",
+    "residual": "residual",
+    "package": "package",
+}
+"""Field of the JSON -> attribute of the record, for both."""
 
 
 def vocabulary(*, registered: bool = True) -> dict[str, Any]:
@@ -99,12 +100,14 @@ def written() -> str:
 
 
 def _words(
-    kinds: Iterable[DrafterKind | VerdictKind], fields: tuple[str, ...], registered: bool
+    kinds: Iterable[DrafterKind | VerdictKind], attributes: Mapping[str, str], registered: bool
 ) -> dict[str, dict[str, Any]]:
     words: dict[str, dict[str, Any]] = {}
     for kind in kinds:
         if registered or not kind.package:
-            words[kind.name] = {field: getattr(kind, field) for field in fields}
+            words[kind.name] = {
+                field: getattr(kind, attribute) for field, attribute in attributes.items()
+            }
     return words
 
 

@@ -139,7 +139,7 @@ def is_predictable(settings: Settings, pair: Pair) -> bool:
         return kind.predicted is not None
     if settings.effective_verdict != TOKEN_VERDICT:
         return False
-    return kind.predicted == "place" or kind.certain
+    return kind.predicted == "position" or kind.certain
 
 
 def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequence[float] | None:
@@ -152,7 +152,7 @@ def acceptance_along(pair: Pair, text: KnownText, settings: Settings) -> Sequenc
     the pair has no such drafter.
     """
     kind = drafter_kind(settings.drafter)
-    if kind.predicted != "place" or (kind.needs == "draft" and pair.shared is not None):
+    if kind.predicted != "position" or (kind.needs == "draft" and pair.shared is not None):
         return None
     with torch.inference_mode():
         if kind.needs == "layers":

@@ -37,15 +37,15 @@ def deployed_exit(row: Deployed, machine: Machine) -> EngineTexts:
 
 EARLY_EXIT = DrafterKind(
     name="early-exit",
-    beside=3,
+    page_order=3,
     make=make_drafter,
     described=described,
     deployed=deployed_exit,
     label="early exit",
     clause="the target’s own first layers guess ahead",
-    who="The target’s own first layers guess",
+    round_start="The target’s own first layers guess",
     needs="layers",
-    predicted="place",
+    predicted="position",
     cost="target",
     has_model=True,
 )

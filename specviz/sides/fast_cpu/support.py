@@ -21,7 +21,7 @@ from ...base.environment import has_numba
 from ...core.llama_family import has_known_layers, is_llama_family
 from ...core.llama_layer import LlamaSizes, llama_sizes
 from ...core.model_facts import complete, context_length
-from ...core.records import INTEGER_PRODUCTS
+from ...core.products import INTEGER_PRODUCTS
 from ...files.few_bits.stale_code import CACHE, MARK, marked_sources
 
 if TYPE_CHECKING:

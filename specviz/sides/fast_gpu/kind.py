@@ -35,7 +35,7 @@ TORCH_KERNEL_BYTES = 13_600_000
 TRITON_KERNEL_BYTES = 7_600_000
 
 
-def kernel_cost(model: Any, form: str) -> int:
+def kernel_cost(model: Any, engine: str) -> int:
     """Estimate kernel time, as `EngineKind.kernel_cost` says."""
     from ...core.llama_family import is_llama_family
     from ...core.model_facts import leaf_count
@@ -43,7 +43,7 @@ def kernel_cost(model: Any, form: str) -> int:
 
     if not is_llama_family(model):
         return MODULE_KERNELS * leaf_count(model) * TORCH_KERNEL_BYTES
-    if form.endswith(TRITON_FORM):
+    if engine.endswith(TRITON_FORM):
         layer_kernels, other_kernels = TRITON_KERNELS
         kernel_bytes = TRITON_KERNEL_BYTES
     else:

@@ -44,14 +44,14 @@ def deployed_head(row: Deployed, machine: Machine) -> EngineTexts:
 
 HEAD = DrafterKind(
     name="head",
-    beside=5,
+    page_order=5,
     make=make_head_drafter,
     described=described,
     deployed=deployed_head,
     label="head",
     choice="Head on the target",
     clause="a layer on the target guesses ahead",
-    who="The head, a layer that reads the target’s hidden states, guesses",
+    round_start="The head, a layer that reads the target’s hidden states, guesses",
     needs="head",
     reads_states=True,
     predicted="chained",
@@ -61,16 +61,16 @@ HEAD = DrafterKind(
 
 NGRAM_HEAD = DrafterKind(
     name="ngram-head",
-    beside=6,
+    page_order=6,
     make=make_ngram_head_drafter,
     described=described,
     deployed=deployed_head,
     label="n-grams or head",
     choice="Copies, else the head",
     clause="guesses are copied or come from a layer on the target",
-    guessed="Where the text repeats itself, guesses are copied as long as copies are accepted. "
-    "Otherwise the head guesses, a layer that reads the target’s hidden states. That gave "
-    "{count}.",
+    round_sentence="Where the text repeats itself, guesses are copied as long as copies are "
+    "accepted. Otherwise the head guesses, a layer that reads the target’s hidden states. That "
+    "gave {count}.",
     needs="head",
     reads_states=True,
     predicted="chained",

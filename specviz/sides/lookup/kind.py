@@ -30,35 +30,36 @@ def make_suffix_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) 
 
 NGRAM = DrafterKind(
     name="ngram",
-    beside=2,
+    page_order=2,
     make=make_ngram_drafter,
     deployed=deployed_ngrams,
     label="n-grams",
     choice="n-grams",
     lane="n-gram",
     clause="guesses are copied from the text so far",
-    guessed="The end of the text occurred earlier in it: the {count} that followed there are "
-    "copied as guesses. No model runs, so q is 1 for each.",
-    unguessed="The end of the text did not occur earlier in it, so there was nothing to copy.",
+    round_sentence="The end of the text occurred earlier in it: the {count} that followed there "
+    "are copied as guesses. No model runs, so q is 1 for each.",
+    no_draft_sentence="The end of the text did not occur earlier in it, so there was nothing to "
+    "copy.",
     predicted="copied",
     certain=True,
 )
 
 SUFFIX = DrafterKind(
     name="suffix",
-    beside=4,
+    page_order=4,
     make=make_suffix_drafter,
     deployed=deployed_counts,
     label="counts",
     clause="guesses are what followed the same words before",
-    guessed="The longest end of the text that occurred before is looked up, and the tokens that "
-    "followed it are counted: q is each token’s share, and one is drawn from it. That gave "
+    round_sentence="The longest end of the text that occurred before is looked up, and the tokens "
+    "that followed it are counted: q is each token’s share, and one is drawn from it. That gave "
     "{count}, one after the other; their number was set beforehand.",
-    guessed_greedy="The longest end of the text that occurred before is looked up, and the tokens "
-    "that followed it are counted: the most frequent token is the guess. That gave "
-    "{count}, one after the other; their number was set beforehand.",
-    unguessed="No continuation seen before was likely enough to be accepted.",
+    greedy_round_sentence="The longest end of the text that occurred before is looked up, and the "
+    "tokens that followed it are counted: the most frequent token is the guess. That gave {count}, "
+    "one after the other; their number was set beforehand.",
+    no_draft_sentence="No continuation seen before was likely enough to be accepted.",
     reads_memory=True,
     predicted="copied",
-    counted=True,
+    from_counts=True,
 )

@@ -27,14 +27,14 @@ def make_drafter(pair: Pair, run: RunContext, target_path: DecodingPath) -> Draf
 
 MODEL = DrafterKind(
     name="model",
-    beside=1,
+    page_order=1,
     make=make_drafter,
     deployed=deployed_model,
     label="draft model",
     clause="a small model guesses ahead",
-    who="The draft guesses",
+    round_start="The draft guesses",
     needs="draft",
-    predicted="place",
+    predicted="position",
     cost="draft",
     has_model=True,
 )

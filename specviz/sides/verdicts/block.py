@@ -83,7 +83,7 @@ def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
     return {"weight": weight, "threshold": threshold}
 
 
-def after_block(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
+def block_correction(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
     """The distribution from which block verification draws a correction."""
     from ...core.tensor_draws import residual
 
@@ -99,18 +99,18 @@ BLOCK = VerdictKind(
     decide=decide_block,
     label="block",
     clause="all drafts of a round are judged together",
-    law="Exact does not mean the same words, it means the same chances. Block verification judges "
-    "the guesses of a round together: it accepts more of them than separate tests would, and "
-    "corrects exactly for what it rejects, so every text keeps the probability that the target "
-    "alone gives it (Sun et al. 2024).",
+    exactness_note="Exact does not mean the same words, it means the same chances. Block "
+    "verification judges the guesses of a round together: it accepts more of them than separate "
+    "tests would, and corrects exactly for what it rejects, so every text keeps the probability "
+    "that the target alone gives it (Sun et al. 2024).",
     note="The guesses are judged together, but shown one after the other: all up to the last one "
     "whose draw is below its threshold are accepted. So the text follows p, and on average at "
     "least as many are accepted as with separate tests.",
-    left="residual max(0, w p − q)",
-    beta="mean overlap of the two distributions, as in the token rule",
+    correction_label="residual max(0, w p − q)",
+    beta_label="mean overlap of the two distributions, as in the token rule",
     threshold="u",
     weighted=True,
-    together=True,
+    judges_jointly=True,
     numbers=block_shown,
-    after=after_block,
+    correction=block_correction,
 )

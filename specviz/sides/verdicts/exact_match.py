@@ -42,7 +42,7 @@ def exact_match_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor
     return {"chance": (p[: len(drafted)] * q).sum(-1)}
 
 
-def after_exact_match(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
+def exact_match_correction(p: Tensor, q: Tensor, drafted: Tensor, position: int) -> Tensor:
     """The distribution of a correction: p without the rejected token."""
     import torch
 
@@ -58,15 +58,15 @@ EXACT_MATCH = VerdictKind(
     decide=decide_exact_match,
     label="exact match",
     clause="drafts are compared with the target's own draws",
-    law="Exact does not mean the same words, it means the same chances. Here the target draws each "
-    "token itself, from p, and a guess is accepted only if it is that token, so the text "
-    "consists of the target’s own draws.",
+    exactness_note="Exact does not mean the same words, it means the same chances. Here the target "
+    "draws each token itself, from p, and a guess is accepted only if it is that token, so the "
+    "text consists of the target’s own draws.",
     note="The text consists of the target’s own draws, so it follows p. Fewer guesses are accepted "
     "than with the ratio p / q, which may accept a guess that the target would not have drawn "
     "this time.",
-    left="p without the rejected one",
-    beta="mean probability that the rule accepts a draft",
+    correction_label="p without the rejected one",
+    beta_label="mean probability that the rule accepts a draft",
     chance=True,
     numbers=exact_match_shown,
-    after=after_exact_match,
+    correction=exact_match_correction,
 )

@@ -68,12 +68,12 @@ TYPICAL = VerdictKind(
     exact=False,
     choice="Typical (changes the text)",
     clause="drafts that the target finds likely enough are kept",
-    law="This rule is not exact. A guess is kept if the target finds it likely enough, however "
-    "often the draft guesses it, and nothing corrects for that: the text follows another "
+    exactness_note="This rule is not exact. A guess is kept if the target finds it likely enough, "
+    "however often the draft guesses it, and nothing corrects for that: the text follows another "
     "distribution (Cai et al. 2024). The experiment below shows by how much.",
     note="Kept means “likely enough” here: nothing corrects for guesses that the draft makes too "
     "often. The text does not follow the target’s distribution.",
-    beta="mean probability that the rule accepts a draft",
+    beta_label="mean probability that the rule accepts a draft",
     chance=True,
     threshold="p",
     draws=False,
