@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .base.console import checked_output, degrade_signs, escaped, print_error, writing_fault
 from .base.environment import collector_paused
 from .base.errors import SpecvizError
-from .core.options import Parser
+from .base.options import Parser
 
 
 class Command(NamedTuple):

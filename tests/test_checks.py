@@ -27,7 +27,7 @@ from specviz import (
 )
 from specviz.__main__ import main
 from specviz.base.errors import PairError, TraceError
-from specviz.core.options import check_writable
+from specviz.base.options import check_writable
 from specviz.files.devices import checked_device
 
 DIGITS = "9" * 5000

@@ -18,10 +18,10 @@ from toy_models import byte_level, llama, relative
 
 from specviz import Settings, Trace, compute_metrics, load_pair, race
 from specviz.__main__ import main, parser_of
-from specviz.core.options import settings_from
 from specviz.inspect.random_models import scripted
 from specviz.measure.bench.generate import ASSISTED, GENERATE, PLAIN, generate_seconds
 from specviz.measure.bench.lanes import BASELINE, SPECULATIVE
+from specviz.runs.settings_options import settings_from
 
 
 @pytest.fixture(scope="module")

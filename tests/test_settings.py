@@ -15,9 +15,9 @@ from toy_models import examples, mini, pair_of
 
 from specviz import Settings, SpecvizError
 from specviz.base.errors import SettingsError
-from specviz.core.options import add_settings, settings_from
 from specviz.core.registry import drafter_names
 from specviz.core.settings import CHATS, GAMMA_POLICIES
+from specviz.runs.settings_options import add_settings, settings_from
 
 NAN = math.nan
 INF = math.inf

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..core.other_engines import EngineTexts
 from ..remote.identity import LLAMA_CPP, LM_STUDIO, OLLAMA, SGLANG, VLLM
+from ..remote.other_engines import EngineTexts
 from ..runs.uncertainty import NEAR
 from ..sides.lookup.deployed import deployed_ngrams
 from ..sides.model.deployed import deployed_model

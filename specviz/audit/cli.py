@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..base.console import escaped, print_error
 from ..base.errors import SettingsError
-from ..core.options import check_writable, listed, real, whole
+from ..base.options import check_writable, listed, real, whole
 from ..runs.trace import write_atomically
 from .html import SIGNS, audit_html
 from .report import QUESTIONS, AuditReport

@@ -1,1 +1,2 @@
-"""Foundations that every room uses: errors, environment variables, package data, terminal text."""
+"""Foundations that every room uses: errors, environment variables, package data, terminal text,
+options."""

@@ -19,12 +19,12 @@ import torch
 
 from ..base.environment import BUILTIN
 from ..base.errors import PairError, PromptError, SpecvizError
+from ..base.options import add_color, colored, whole
 from ..core.engine_choice import make_engine
 from ..core.events import Round, Token
 from ..core.header import model_name
 from ..core.lanes import SPECULATIVE
 from ..core.model_facts import context_length
-from ..core.options import add_color, colored, whole
 from ..core.pair import Pair, checked_pair
 from ..core.settings import Settings
 from ..core.tensor_draws import greedy_ids

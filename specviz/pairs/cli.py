@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..base.console import escaped
 from ..base.environment import SERVED
 from ..base.errors import PairError
-from ..core.options import real, whole
+from ..base.options import real, whole
 from ..core.products import PRODUCTS
 from ..files.memory import DRAFT_QUANTIZED, DTYPES, QUANTIZED, TYPICAL_CONTEXT, shown_bytes
 from . import table

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.console import escaped
 from ..base.errors import PromptError, TraceError
+from ..base.options import add_color, check_writable, colored
 from ..core.events import Event, Header
 from ..core.messages import TextPrompt, checked_messages
-from ..core.options import add_color, add_settings, check_writable, colored, settings_from
 from ..core.settings import Settings
 from ..core.several import beside, parsed_lane
 from ..pairs.cli import add_pair, named_pair, raced
@@ -20,6 +20,7 @@ from ..pairs.prompts import messages_file
 from ..pairs.spec import NO_DRAFT
 from ..pairs.table import named_pairs
 from .recording import FORMS, UNVERIFIED, file_summary, read_file
+from .settings_options import add_settings, settings_from
 from .terminal import print_race
 from .trace import Trace
 

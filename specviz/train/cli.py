@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ..base.errors import SpecvizError
-from ..core.options import check_writable, listed, real, whole
+from ..base.options import check_writable, listed, real, whole
 from ..files.devices import checked_device
 from .from_prompts import distill
 from .from_target import add_head_arguments, make_head

@@ -21,9 +21,9 @@ import numpy as np
 from torch import nn
 
 from ..base.errors import PairError, SpecvizError
+from ..base.options import real, whole
 from ..base.text_lines import lines_of
 from ..core.model_facts import logit_width, text_config
-from ..core.options import real, whole
 from ..core.pair import Pair, checked_pair
 from ..files.checksums import write_checksums
 from ..files.memory import device_memory

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from ...base.environment import ASSETS
 from ...base.errors import SpecvizError
+from ...base.options import check_writable, real, whole
 from ...core.messages import TextPrompt
-from ...core.options import add_settings, check_writable, real, settings_from, whole
 from ...inspect.shapes import SHAPES
 from ...pairs.prompts import BUILTIN_SET, in_turn, prompts_file, prompts_for
 from ...pairs.spec import address_of
+from ...runs.settings_options import add_settings, settings_from
 from ...runs.trace import write_atomically
 
 MAX_BATCH = 1024  # texts

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ...core.options import real
+from ...base.options import real
 from ...core.registry import swept_drafters
 from ...core.settings import CHATS, GAMMA_POLICIES, Settings
 from ...pairs.cli import add_pair, named_pair

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...base.errors import SettingsError
-from ...core.options import check_writable
+from ...base.options import check_writable
 from ...files.memory import shown_bytes
 from ...runs.charts_page import charts_page
 from ...runs.palette import PALETTE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.other_engines import Deployed, EngineTexts, Machine, generate
 from ...core.records import DrafterKind
+from ...remote.other_engines import Deployed, EngineTexts, Machine, generate
 
 if TYPE_CHECKING:
     from ...core.drafter import Drafter

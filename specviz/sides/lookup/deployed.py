@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.ngrams import SIZES
-from ...core.other_engines import (
+from ...remote.other_engines import (
     Deployed,
     EngineTexts,
     Machine,

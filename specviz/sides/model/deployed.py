@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from ...core.other_engines import (
+from ...remote.other_engines import (
     Deployed,
     EngineTexts,
     Machine,
