@@ -204,7 +204,7 @@ class InPlaceCache:
         self._vocab = vocab
         self._torch_pass = torch_pass
         self.triton_pass = triton_pass
-        self._truncated: dict[int, Any] = {}  # by number of layers: the model cut off there
+        self._shallow_models: dict[int, Any] = {}  # number of layers -> the model of these
         self._written = Written()
         depth = len(StaticCache(config=model.config, max_cache_len=1).layers)
         self.layers = [PositionedLayer(self._written, capacity) for _ in range(depth)]
@@ -238,7 +238,7 @@ class InPlaceCache:
     def _logits_of_modules(
         self, ids: Tensor, positions: Tensor, visible: Tensor, keep: int, layers: int | None
     ) -> Tensor:
-        model = self._cut_off(layers)
+        model = self._model_of(layers)
         options: dict[str, Any] = {self._cache_argument: self._cache}
         if self._trims_logits:
             options["logits_to_keep"] = keep
@@ -256,15 +256,15 @@ class InPlaceCache:
         logits: Tensor = output.logits[0, -keep:]
         return logits
 
-    def _cut_off(self, layers: int | None) -> Any:
+    def _model_of(self, layers: int | None) -> Any:
         """The model's first `layers`; all of it if None."""
         model = self._model()
         assert model is not None, "an engine in use keeps its model alive"
         if layers is None:
             return model
-        if layers not in self._truncated:
-            self._truncated[layers] = first_layers(model, layers)
-        return self._truncated[layers]
+        if layers not in self._shallow_models:
+            self._shallow_models[layers] = first_layers(model, layers)
+        return self._shallow_models[layers]
 
     @torch.inference_mode()
     def grow(self, capacity: int) -> None:
