@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -173,8 +174,9 @@ def test_the_page_serves_its_modules_styles_and_recordings(url: str, site_packag
     # The page requests modules of its first view at once, and all others when a visitor opens them.
     first = {path.relative_to(ASSETS) for path in first_modules()}
     assert {Path("page/player.js"), Path("page/charts/live.js")} <= first < set(MODULES)
+    (version,) = set(re.findall(r'href="page/(v-\w+)/[^"]+\.js"', page))
     for module in MODULES:
-        address = module.as_posix()
+        address = f"page/{version}/{module.relative_to('page').as_posix()}"
         assert (f'href="{address}"' in page) == (module in first), module
         assert fetched(f"{url}/{address}") == (ASSETS / module).read_bytes()
     for name in RECORDINGS:
