@@ -10,7 +10,7 @@ import { greetHub, serverOf } from "specviz/run/server.js";
 import { signsIn } from "specviz/words/markdown.js";
 import { promptHint, signsText } from "specviz/words/words.js";
 
-const NAMING = ["pair", "target", "draft", "weights"];
+const MODEL_FIELDS = ["pair", "target", "draft", "weights"];
 const OTHER = "other"; // the pair whose models a visitor names
 
 /** A unique name for this tab: a new run of the same tab replaces the previous one. */
@@ -32,7 +32,7 @@ function connectControls(page) {
     chosen: (preset) => write({ prompt: preset.prompt, ...preset.settings }),
     run: () => run(),
     stop: () => server.stop?.({ session: tab }).catch(() => {}),
-    named: () => examine(true),
+    modelNamed: () => examine(true),
   });
   let doctor = /** @type {Doctor | null} */ (null);
   const fetchedDoctor = notice.fetching(async () => {
@@ -40,7 +40,7 @@ function connectControls(page) {
     doctor = new Doctor(server);
     return doctor;
   });
-  let named = /** @type {string[] | null} */ (null); // the drafters of the models that a visitor names
+  let namedDrafters = /** @type {string[] | null} */ (null); // of the models that a visitor names
 
   /** Update the page after a change of the controls. */
   function follow() {
@@ -65,7 +65,7 @@ function connectControls(page) {
   /** Offer the pair's drafters; `wanted` stays chosen if it is one of them. @param {string | null} wanted */
   function offerDrafters(wanted) {
     const pair = String(controls.record.pair);
-    const drafters = { ...config.drafters, [OTHER]: named };
+    const drafters = { ...config.drafters, [OTHER]: namedDrafters };
     const { choices, value } = drafterControl(pair, wanted, { ...config, drafters });
     controls.offer("drafter", choices, value);
   }
@@ -74,7 +74,7 @@ function connectControls(page) {
   function changedByHand(name) {
     const { chosen } = address;
     if (name === "pair") {
-      named = null;
+      namedDrafters = null;
       // A newly chosen pair begins with its own drafter.
       offerDrafters(config.drafters[String(controls.record.pair)] ? null : String(controls.record.drafter));
     }
@@ -112,7 +112,7 @@ function connectControls(page) {
     if (!report) return;
     if (!isByHand && report.verdict !== "good") shell.openPanel();
     if ("error" in report) return;
-    if (pair === OTHER) named = report.drafters;
+    if (pair === OTHER) namedDrafters = report.drafters;
     examiner.examined = report.models;
     const drafter = String(controls.record.drafter);
     const { models } = report;
@@ -132,7 +132,7 @@ function connectControls(page) {
         received: (delta) => page.shownRun.receive(delta),
         refused: (sentence) => page.shownRun.refuse(sentence),
       });
-    } catch (error) {
+    } catch (error) { // `beginWaiting` tells the visitor if nothing comes
       console.info("specviz: a run could not begin:", error);
     }
   }
@@ -154,8 +154,9 @@ function connectControls(page) {
   };
   find(document, "#signs").addEventListener("click", () => notice.show(signsText(signs())));
   write(recordOf(address.state.values, config));
-  const isNamed = NAMING.some((name) => name in address.asked.settings);
-  if (isNamed && address.settings.pair !== config.defaults.pair && !address.state.stage) examine(false);
+  const areModelsNamed = MODEL_FIELDS.some((name) => name in address.asked.settings);
+  const isOtherPair = address.settings.pair !== config.defaults.pair;
+  if (areModelsNamed && isOtherPair && !address.state.stage) examine(false);
 }
 
 /**

@@ -175,7 +175,7 @@ interface Delta {
   remark?: string;
 }
 
-/** The state of a sampling experiment, from specviz/page/questions.py. */
+/** The state of a sampling experiment, from specviz/page/follow_ups.py. */
 interface ExperimentState {
   id?: string;
   over: boolean;

@@ -285,7 +285,8 @@ export class View {
   #drawMarks(parts, isRunning) {
     if (parts.figures && !parts.words) return !isRunning;
     const run = { isRunning, isOver: this.#page.root.dataset.state === "ended" };
-    return this.#grid.lanes.filter((lane) => lane.mark(run)).length > 0;
+    const hasMore = this.#grid.lanes.map((lane) => lane.markNewest(run));
+    return hasMore.includes(true);
   }
 
   /** @type {(shown: ReturnType<Timeline["shown"]>, trace: Trace | null) => void} */
@@ -317,7 +318,7 @@ export class View {
     this.#readout.show(rounds, trace, this.chosen, standings);
     this.#transport.showPosition(rounds.length, trace);
     this.#strip.offerComparison();
-    this.#grid.mark(trace.header, standings, this.chosen);
+    this.#grid.markChosen(trace.header, standings, this.chosen);
     this.#openers.show(twoRounds(rounds, this.chosen), twoOf(trace, this.chosen), this.chosen);
     this.#page.repeats.offer();
     this.#crosshair.refresh();

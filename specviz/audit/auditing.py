@@ -51,7 +51,7 @@ class Audit:
         self._server = server
         self._baseline = baseline
         self._budget = budget
-        # One prompt of each kind, and no more than the turns need.
+        # Kinds alternate, so the first prompts have most of them.
         self._prompts_of_kinds = prompts[:MAX_PROMPTS]
         self._begin = time.monotonic()
         self._prompts: list[tuple[PromptOfKind, Prompt]] = []

@@ -46,7 +46,7 @@ class TextJudge:
     def choose_law(self, prompts: Sequence[Prompt]) -> int | None:
         """Choose the prompt whose short texts reveal a wrong sampler soonest; returns the number of
         texts needed, None if unknown."""
-        best_rank = math.inf
+        best_rank = (math.inf, 0.0)
         needed_for_best: int | None = None
         for prompt in prompts[:CANDIDATES]:
             if isinstance(prompt, str):
@@ -59,7 +59,7 @@ class TextJudge:
                 return None
             needed, caught = sampled.samples_needed(law, self._options.temperature)
             needed = needed or sampled.SIZES[-1]
-            rank = needed - caught  # of as many texts, those that catch the control more often
+            rank = (needed, -caught)  # if as many are needed, the law that catches more controls
             if rank < best_rank:
                 best_rank = rank
                 needed_for_best = needed

@@ -290,7 +290,8 @@ class LaneRun:
         return finished
 
     def commit(self, judged: JudgedRound) -> list[int]:
-        """Commit a round's ids and return them; roll both caches back to the committed tokens."""
+        """Commit a round's ids and return them: the policy learns from its verdict, both caches are
+        rolled back to the committed tokens, and the lane ends if the text does."""
         accepted, next_id, _ = judged.verdict
         if self.policy:
             confidences = judged.draft.confidences if judged.draft else ()

@@ -226,10 +226,10 @@ def predicted_tau(alpha: float, gamma: int) -> float:
 
 
 def expected_tau(accepted: float, rejected: float, gamma: int) -> float:
-    """The mean of `predicted_tau` where of alpha only judged drafts are known: so many accepted and
-    rejected ones, both > 0.
+    """The mean of `predicted_tau` if alpha has the distribution Beta(accepted, rejected), as after
+    so many judged drafts, both > 0.
 
-    alpha then has the Beta distribution of these weights, whose k-th moment is the product over
+    The k-th moment of that distribution is the product over
     i < k of (accepted + i) / (accepted + rejected + i). tau is convex in alpha, so this is more
     than tau at the mean: uncertainty favours longer drafts.
     """

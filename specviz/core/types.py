@@ -100,8 +100,8 @@ class JudgedRound(NamedTuple):
     """A round's verdict and all of its inputs: n drafted tokens, vocabulary size vocab.
 
     ids: the drafted ids, on the host.
-    logits, p: fp32 [n + 1, vocab] of the target; they may share their memory where p is not
-        one-hot.
+    logits, p: fp32 [n + 1, vocab] of the target. Where p is not one-hot, the host's paths compute
+        it in the memory of the logits, which then are p too.
     u: [n] uniform draws, fp64.
     p_is_complete: whether p is all of the target's distributions, not only the drafts' own entries
         and that of the next token.

@@ -185,7 +185,8 @@ def _shown_numbers(
     soft_p, soft_q: [n], their probabilities at temperature 1, if greedy.
     last_p, last_q, last_soft_p, last_soft_q: those of the token that the target drew.
     best_..., ids_...: [.., LISTED], the likeliest tokens of a distribution.
-    target, draft: the largest logit at each position.
+    target, draft: the largest logit at each position, or whatever stands in its place (see
+        `JudgedRound`); only used to see whether it is finite.
     weight, threshold, chance: [n], if the verdict has them.
     """
     p = judged.p

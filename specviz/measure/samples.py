@@ -63,8 +63,8 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a writer wrote after a prompt. rates: tokens per second; the threads of their variants
-    are set from the writer's later. trace: of a race. text: of a server's answer."""
+    """What a writer wrote after a prompt. rates: tokens per second by variant, whose threads
+    `Comparison.of` fills in. trace: of a race. text: of a server's answer."""
 
     rates: Mapping[Variant, float] = field(default_factory=dict)
     trace: Trace | None = None

@@ -36,7 +36,11 @@ States = AsyncGenerator[dict[str, Any], None]
 
 def deliver(queue: RunQueue, job: Job, seq: int = -1, *, hidden: bool = False) -> dict[str, Any]:
     """Return a job's state with its results from number `seq`, for its visitor, who polls just now.
-    hidden: whether the browser shows another tab."""
+
+    The poll keeps the job alive, and a state that says the job is over counts as delivered. Each
+    poll also cleans up the queue, which has no clock of its own. hidden: whether the browser shows
+    another tab.
+    """
     job.visitor.note_poll(hidden=hidden)
     job.release_visitor()
     queue.clean_up()

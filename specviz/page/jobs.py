@@ -72,11 +72,15 @@ class Job:
     """A piece of work for the models, which do one at a time. Its results are numbered from 0: a
     client asks for those from the first number that it lacks.
 
+    A job waits, starts, is ready, and is over. `stop` may come at any time; `cancel` of the queue
+    also ends a job that still waits. The queue's thread closes each job, even after a failure.
+
     length: the amount of work, in a unit of its kind. next_seq: the number of the next result.
-    has_started: whether it has received anything, if only a sentence. status: the newest result if
-    that is a sentence, else empty. started_at: when the worker got its task. ready_at: when its
-    pair was in memory. load_seconds: of the load of its pair; None if there was no load, or it goes
-    on. stopping: tells its task to end. is_released: whether its visitor need not wait for its end.
+    has_answered: whether its task has yielded anything, if only a sentence. status: the newest
+    result if that is a sentence, else empty. started_at: when the worker got its task. ready_at:
+    when its pair was in memory. load_seconds: of the load of its pair; None if there was no load,
+    or it goes on. stopping: tells its task to end. is_released: whether its visitor need not wait
+    for its end. over: whether nothing more comes. ending: how it ended.
     """
 
     max_unfinished: ClassVar[int | None] = None
@@ -91,7 +95,7 @@ class Job:
         self.task = task
         self.length = 1
         self.next_seq = 0
-        self.has_started = False
+        self.has_answered = False
         self.status = ""
         self.started_at = 0.0  # by the monotonic clock, as all times here
         self.ready_at: float | None = None
@@ -111,7 +115,7 @@ class Job:
 
     def add(self, result: Any) -> None:
         """Receive a result of the task, in the queue's thread. Never waits."""
-        self.has_started = True
+        self.has_answered = True
         if result is Status.LOADING:
             self._is_loading = True
         is_sentence = isinstance(result, str)

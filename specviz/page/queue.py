@@ -191,7 +191,7 @@ class RunQueue:
         """What a job is waiting for or doing, as one sentence; empty while its results come."""
         with self._wake:
             if job not in self._waiting:
-                if not job.has_started:
+                if not job.has_answered:
                     return STARTING
                 return job.status
             ahead = self._ahead_of(job)
@@ -346,7 +346,7 @@ def _status_behind_own(current: Job | None) -> str:
     if current is None:
         return STARTING
     if isinstance(current, LoadJob):
-        if not current.has_started:
+        if not current.has_answered:
             return STARTING
         return f"{current.progress.phase} {WAITING}"
     if current.ready_at is None and current.status:  # its load, which this one may need

@@ -16,7 +16,7 @@ const MAX_CHARACTERS = 8000; // of a prompt, unless the server sets another limi
  * @property {(preset: Preset) => void} chosen
  * @property {() => void} run
  * @property {() => void} stop
- * @property {() => void} named  the visitor has completed the name of a model
+ * @property {() => void} modelNamed  the visitor has completed the name of a model
  */
 
 export class Controls {
@@ -117,7 +117,9 @@ export class Controls {
     const [pair, ...rest] = controls;
     const ofModels = rest.filter(({ name }) => MODELS.includes(name));
     const models = element("div", "", { id: "other-pair", hidden: true }, ...nodes(ofModels));
-    for (const box of findAll(models, "input", HTMLInputElement)) box.addEventListener("change", on.named);
+    for (const box of findAll(models, "input", HTMLInputElement)) {
+      box.addEventListener("change", on.modelNamed);
+    }
     const settings = rest.filter(({ name }) => !MODELS.includes(name));
     const doctor = element("div", "", { id: "doctor", role: "status" });
     const plain = nodes(settings.filter((control) => !control.folded));

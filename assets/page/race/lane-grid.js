@@ -83,7 +83,7 @@ export class LaneGrid {
    * @param {Map<LaneName, Standing>} standings
    * @param {LaneName} chosen  the lane that the figures are about
    */
-  mark(header, standings, chosen) {
+  markChosen(header, standings, chosen) {
     if (!isSeveral(header)) return;
     for (const article of this.#box.children) {
       const name = article instanceof HTMLElement ? article.dataset.lane ?? "" : "";

@@ -66,7 +66,7 @@ export class Lane {
       const { scrollHeight, scrollTop, clientHeight } = this.stream;
       const isAtEnd = scrollHeight - scrollTop - clientHeight < AT_END;
       if (isAtEnd || event.timeStamp - this.#movedAt < HAND_LASTS) this.#pinned = isAtEnd;
-      if (this.#pinned === isAtEnd && !isAtEnd) this.#movedAt = event.timeStamp; // during a drag or a fling
+      if (!this.#pinned && !isAtEnd) this.#movedAt = event.timeStamp; // during a drag or a fling
     }, { passive: true });
     // Keep the end of the text visible when the height of the text or of the lane changes.
     const toEnd = new ResizeObserver(() => {
@@ -196,7 +196,7 @@ export class Lane {
    * Returns whether rounds are left for the next frame.
    * @param {{ isRunning: boolean, isOver: boolean }} run
    */
-  mark({ isRunning, isOver }) {
+  markNewest({ isRunning, isOver }) {
     const now = performance.now();
     const newest = this.#drawn.length - 1;
     const isFresh = (/** @type {number} */ age, /** @type {number} */ at) =>

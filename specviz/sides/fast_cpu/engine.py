@@ -116,6 +116,8 @@ class Passes:
         """Plan a pass over `ids` [n] at the positions from `start` on. The caller enters the
         address of the logits of the last `keep` tokens.
 
+        Call `reserve` first: the plan copies the addresses of the cache.
+
         A plan of more than `MAX_KEPT_TOKENS` tokens is valid until the next one, which frees the
         memory for its activations.
         """

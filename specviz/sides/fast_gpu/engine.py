@@ -80,10 +80,10 @@ def _pool_of(model: Any, vocab: int) -> CachePool:
         return pool
     pool = CachePool(model, vocab, refusal)
     _pools[model] = pool
-    weakref.finalize(model, pool.close).atexit = False
+    weakref.finalize(model, pool.drop_idle).atexit = False
     if refusal is None:
         refusal = _trial(model, pool)
-        pool.close()  # the trial's own cache is too short to be of use
+        pool.drop_idle()  # the trial's own cache is too short to be of use
     if refusal is None:
         pool.compilation = KernelCompilation(model)
     else:
@@ -173,10 +173,10 @@ class CachePool:
     def refuse(self, reason: str) -> None:
         """Let later runs of the model take another form."""
         self.refusal = reason
-        self.close()
+        self.drop_idle()
 
-    def close(self) -> None:
-        """Free all that is idle."""
+    def drop_idle(self) -> None:
+        """Free the caches that no run uses."""
         self._idle.clear()
 
 

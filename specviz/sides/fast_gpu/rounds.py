@@ -150,9 +150,9 @@ class DeviceRounds:
         u = draws[gamma:-1]
         return JudgedRound(draft, drafted, logits, p, u, verdict)
 
-    def _enqueue(self, ids: Sequence[int] | None, longest: int) -> EnqueuedRound:
-        """The round after `ids`; None is after the round that was enqueued last. longest: the most
-        tokens that may be committed after it."""
+    def _enqueue(self, ids: Sequence[int] | None, max_length: int) -> EnqueuedRound:
+        """Enqueue the round after `ids`, or, for None, after the round that was enqueued last.
+        max_length: the most tokens that may be committed before it."""
         begun = Mark(self._run.device)
         begun.set()
         state = self._state
@@ -164,13 +164,13 @@ class DeviceRounds:
         if self._gamma == 0:
             counts = [1]
         draws = torch.cat([uniforms(count, self._run.draws) for count in counts])
-        program = self._next_program(state, draws, longest)
+        program = self._next_program(state, draws, max_length)
         self._state = program(state, draws)[0]
         return EnqueuedRound(program, begun)
 
-    def _next_program(self, state: Tensor, draws: Tensor, longest: int) -> Program:
+    def _next_program(self, state: Tensor, draws: Tensor, max_length: int) -> Program:
         """The program whose turn it is."""
-        end = longest + self._gamma  # of the positions that it writes
+        end = max_length + self._gamma  # of the positions that it writes
         target = self._path.engine.reserve(end)
         draft = None
         draft_key: Hashable = None
