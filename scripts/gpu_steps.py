@@ -288,7 +288,7 @@ class _Speeds:
             self._report(name, figures[-1])  # the first one warms up
 
     def _round_figures(self, settings: Settings, is_ahead: bool) -> dict[str, float]:
-        options = LaneOptions(other_rule=scripted(self._acceptance))
+        options = LaneOptions(scripted_rule=scripted(self._acceptance))
         run = start_lane(self._pair, self._ids, settings, SPECULATIVE, options)
         run.prefill()
         if not is_ahead:
@@ -312,7 +312,7 @@ class _Speeds:
             settings,
             1,
             with_generate=True,
-            other_rule=scripted(self._acceptance),
+            scripted_rule=scripted(self._acceptance),
         )
         rates = rows[0].tokens_per_second
         medians = {name: rate.median for name, rate in rates.items()}

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 class LaneOptions:
     """Options of a lane besides its settings.
 
-    other_rule: a rule that judges instead of the settings' rule, for benchmarks of speed.
+    scripted_rule: a rule that judges instead of the settings' rule, for benchmarks of speed.
     memory: as `memory_ids` gives it.
     hidden_states: run the target in a form that has them, for another lane of the race.
     prompt: the prompt that this lane shares with the others; None if there are none.
     """
 
-    other_rule: Rule | None = None
+    scripted_rule: Rule | None = None
     memory: EarlierTexts = ()
     hidden_states: bool = False
     prompt: SharedPrompt | None = None
@@ -68,12 +68,12 @@ def decode(
     round to end it there."""
     if lane == BASELINE:
         settings = replace(settings, gamma=0)
-    run = start_lane(pair, prompt_ids, settings, lane, options)
-    yield run.prefill()
-    while run.ended is None:
-        if (yield run.round()):
-            return run.ended or "stopped"
-    return run.ended
+    lane_run = start_lane(pair, prompt_ids, settings, lane, options)
+    yield lane_run.prefill()
+    while lane_run.ended is None:
+        if (yield lane_run.round()):
+            return lane_run.ended or "stopped"
+    return lane_run.ended
 
 
 def start_lane(
@@ -87,7 +87,7 @@ def start_lane(
     options = options or LaneOptions()
     device = pair.device
     started = now(device)
-    other_rule = options.other_rule or other_rule_of(settings)
+    other_rule = options.scripted_rule or other_rule_of(settings)
     run_context = make_context(settings, pair.vocab, device, other_rule, lane, options.memory)
     needs_states = options.hidden_states or drafter_kind(settings.drafter).reads_states
     target_engine = make_engine(pair.target, pair.vocab, hidden_states=needs_states)
@@ -109,7 +109,7 @@ def start_lane(
         path=path,
         drafter=drafter,
         policy=policy_for(settings, pair, target_engine, drafter),
-        check=None if options.other_rule else verdict_check_of(settings),
+        check=None if options.scripted_rule else verdict_check_of(settings),
         annotator=Annotator(pair.tokenizer, settings, ids, target_engine.top_logprobs_only),
         budget=budget,
         context=context_length(pair.target) or budget,

@@ -80,7 +80,7 @@ def _race(
     prompt_ids: list[int],
     settings_by_lane: dict[Lane, Settings],
     mode: Mode,
-    other_rule: Rule | None,
+    scripted_rule: Rule | None,
     memory: EarlierTexts,
     messages: Messages,
 ) -> RaceEvents:
@@ -93,7 +93,10 @@ def _race(
     for lane, settings in settings_by_lane.items():
         warm_up(pair, prompt_ids, settings, lane, hidden_states)
     options = LaneOptions(
-        other_rule=other_rule, memory=memory, hidden_states=hidden_states, prompt=SharedPrompt()
+        scripted_rule=scripted_rule,
+        memory=memory,
+        hidden_states=hidden_states,
+        prompt=SharedPrompt(),
     )
     events_by_lane = {
         lane: decode(pair, prompt_ids, settings, lane, options)

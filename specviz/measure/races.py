@@ -52,16 +52,16 @@ def raced(
     *,
     max_seconds: float = math.inf,
     mode: Mode = "interleaved",
-    other_rule: Rule | None = None,
+    scripted_rule: Rule | None = None,
 ) -> Trace:
     """Run a race to its end, or cut it once its first passes show that both lanes together would
     take longer than `max_seconds` on their clocks.
 
-    mode: as `race` has it. other_rule: its `decide`. Raises `RaceStopped` and `SpecvizError`.
+    mode: as `race` has it. scripted_rule: its `decide`. Raises `RaceStopped` and `SpecvizError`.
     """
     events: list[Event] = []
     baseline_rounds: list[Round] = []
-    running = race(pair, prompt, settings, mode=mode, decide=other_rule)
+    running = race(pair, prompt, settings, mode=mode, decide=scripted_rule)
     with closing(running):
         for event in running:
             if stop():

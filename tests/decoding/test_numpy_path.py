@@ -100,7 +100,7 @@ def test_a_draft_run_draws_what_the_plain_one_draws(settings: Settings):
 
 
 def lane(pair: Any, settings: Settings, rule: Any = None) -> list[Round]:
-    events = decode(pair, [1, 2, 3], settings, "speculative", LaneOptions(other_rule=rule))
+    events = decode(pair, [1, 2, 3], settings, "speculative", LaneOptions(scripted_rule=rule))
     return [event for event in events if isinstance(event, Round)]
 
 

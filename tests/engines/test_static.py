@@ -400,7 +400,7 @@ def test_buffers_stay_where_they_are(pair: Pair):
 def test_scripted_verdicts_run_inside_the_program(pair: Pair):
     settings = Settings(gamma=4, temperature=1.0, max_new_tokens=250, ignore_eos=True)
     _, *rounds = decode(
-        pair, PROMPT, settings, "speculative", LaneOptions(other_rule=scripted(0.7))
+        pair, PROMPT, settings, "speculative", LaneOptions(scripted_rule=scripted(0.7))
     )
     found = [token.outcome for r in rounds for token in r.drafted]
     accepted = found.count("accepted")

@@ -117,14 +117,14 @@ def measured(
     *,
     with_generate: bool,
     threads: Sequence[int] = (1,),
-    other_rule: Rule | None = None,
+    scripted_rule: Rule | None = None,
 ) -> tuple[list[BenchRow], Best, Header]:
     """Decode every prompt with every variant and every number of threads, `repeats` times.
 
-    with_generate: also measure `generate()`. other_rule: judges the lanes' drafts; those of
+    with_generate: also measure `generate()`. scripted_rule: judges the lanes' drafts; those of
     `generate()` cannot be scripted.
     """
-    writers = [race_writer(pair, settings, with_prefill=True, other_rule=other_rule)]
+    writers = [race_writer(pair, settings, with_prefill=True, scripted_rule=scripted_rule)]
     if with_generate:
         writers += other_writers(pair, settings)
     writers_by_threads = [replace(writer, threads=count) for count in threads for writer in writers]
@@ -271,13 +271,13 @@ def lanes_report(
 ) -> dict[str, Any]:
     """Measure at every temperature, print tables, floors and the environment, and return them."""
     acceptance = options.acceptance
-    other_rule: Rule | None = None
+    scripted_rule: Rule | None = None
     print(
         f"{len(prompts)} prompts, {options.repeats} repeats, gamma {settings.gamma}, "
         f"{settings.max_new_tokens} tokens each\n"
     )
     if acceptance is not None:
-        other_rule = scripted(acceptance)
+        scripted_rule = scripted(acceptance)
         print(
             f"verdicts are scripted: every draft is kept with probability {acceptance}, so text, "
             "alpha and tau do not describe these models\n"
@@ -295,7 +295,7 @@ def lanes_report(
             options.repeats,
             with_generate=not options.lanes_only,
             threads=threads,
-            other_rule=other_rule,
+            scripted_rule=scripted_rule,
         )
         print(*_lines(rows_here, best_here), "", sep="\n", flush=True)
         rows += rows_here
