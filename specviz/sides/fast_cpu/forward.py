@@ -73,11 +73,13 @@ def run_pass(thread, address):
         # No thread writes to x before all have synchronized twice in the next layer.
         if thread == 0 and plan.states != 0:
             _keep_states(plan, i, x)
-    last = normed[n - keep :]
-    norm(x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last)
+    last_rows = normed[n - keep :]
+    norm(x[n - keep :], plan.final_norm, plan.eps, plan.logit_factor, last_rows)
     begin, end = thread_range(plan.vocab, thread, threads, STEP)
     logits = matrix(plan.logits, keep, plan.vocab)
-    product(plan, in_both_orders(plan, last), plan.output_layer, plan.nothing, begin, end, logits)
+    product(
+        plan, in_both_orders(plan, last_rows), plan.output_layer, plan.nothing, begin, end, logits
+    )
     wait_at_barrier(plan.barrier, arrivals, threads)
 
 
@@ -101,20 +103,20 @@ def attention_block(plan, layer, thread, arrivals, angles, ordered_inputs, x, ke
     k = matrix(plan.k, n, plan.kv_heads * head_dim)
     v = matrix(plan.v, n, plan.kv_heads * head_dim)
     attended = matrix(plan.attended, n, plan.heads * head_dim)
-    first, last = thread_range(plan.heads, thread, threads, 1)
-    begin = first * head_dim
-    end = last * head_dim
-    product(plan, ordered_inputs, layer.query, layer.query_bias, begin, end, q)
-    norm_heads(q, first, last, head_dim, layer.query_norm, eps)
-    rotate(q, first, last, head_dim, angles, plan.score_factor)
-    first, last = thread_range(plan.kv_heads, thread, threads, 1)
-    begin = first * head_dim
-    end = last * head_dim
-    product(plan, ordered_inputs, layer.key, layer.key_bias, begin, end, k)
-    product(plan, ordered_inputs, layer.value, layer.value_bias, begin, end, v)
-    norm_heads(k, first, last, head_dim, layer.key_norm, eps)
-    rotate(k, first, last, head_dim, angles, np.float32(1.0))
-    write_cache(k, v, first, last, plan.start, keys, values)
+    begin, end = thread_range(plan.heads, thread, threads, 1)
+    first_column = begin * head_dim
+    end_column = end * head_dim
+    product(plan, ordered_inputs, layer.query, layer.query_bias, first_column, end_column, q)
+    norm_heads(q, begin, end, head_dim, layer.query_norm, eps)
+    rotate(q, begin, end, head_dim, angles, plan.score_factor)
+    begin, end = thread_range(plan.kv_heads, thread, threads, 1)
+    first_column = begin * head_dim
+    end_column = end * head_dim
+    product(plan, ordered_inputs, layer.key, layer.key_bias, first_column, end_column, k)
+    product(plan, ordered_inputs, layer.value, layer.value_bias, first_column, end_column, v)
+    norm_heads(k, begin, end, head_dim, layer.key_norm, eps)
+    rotate(k, begin, end, head_dim, angles, np.float32(1.0))
+    write_cache(k, v, begin, end, plan.start, keys, values)
     arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
     attend(plan, q, keys, values, thread, attended)
     arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
@@ -192,10 +194,10 @@ def attend(plan, q, keys, values, thread, attended):
 def _add_product(plan, inputs, weight, bias, thread, x):
     """x += inputs @ weight.T + bias, the thread's share of the columns of x [n, width]."""
     added = matrix(plan.added, x.shape[0], plan.width)
-    first, last = thread_range(plan.width, thread, plan.threads, STEP)
-    product(plan, in_both_orders(plan, inputs), weight, bias, first, last, added)
+    begin, end = thread_range(plan.width, thread, plan.threads, STEP)
+    product(plan, in_both_orders(plan, inputs), weight, bias, begin, end, added)
     for r in range(x.shape[0]):
-        for i in range(first, last):
+        for i in range(begin, end):
             x[r, i] += added[r, i]
 
 
@@ -211,12 +213,12 @@ def mlp_block(plan, layer, thread, arrivals, x, normed):
     up = matrix(plan.up, n, plan.inner)
     norm(x, layer.middle_norm, plan.eps, np.float32(1.0), normed)
     ordered_inputs = in_both_orders(plan, normed)
-    first, last = thread_range(plan.inner, thread, threads, STEP)
-    product(plan, ordered_inputs, layer.gate, layer.gate_bias, first, last, gate)
-    product(plan, ordered_inputs, layer.up, layer.up_bias, first, last, up)
-    for r in range(n if first < last else 0):
-        offset = r * gate.strides[0] + 4 * first
-        gate_by_silu(gate.ctypes.data + offset, up.ctypes.data + offset, last - first)
+    begin, end = thread_range(plan.inner, thread, threads, STEP)
+    product(plan, ordered_inputs, layer.gate, layer.gate_bias, begin, end, gate)
+    product(plan, ordered_inputs, layer.up, layer.up_bias, begin, end, up)
+    for r in range(n if begin < end else 0):
+        offset = r * gate.strides[0] + 4 * begin
+        gate_by_silu(gate.ctypes.data + offset, up.ctypes.data + offset, end - begin)
     arrivals = wait_at_barrier(plan.barrier, arrivals, threads)
     _add_product(plan, gate, layer.down, layer.down_bias, thread, x)
     return wait_at_barrier(plan.barrier, arrivals, threads)

@@ -210,13 +210,13 @@ def norm(x, weight, eps, scale, out):
 
 
 @compiled_only
-def rotate(projected, first, last, head_dim, angles, scale):
-    """Rotate heads `first` to `last` - 1 in place by the rotary embedding, times `scale` (Su et al.
+def rotate(projected, begin, end, head_dim, angles, scale):
+    """Rotate heads `begin` to `end` - 1 in place by the rotary embedding, times `scale` (Su et al.
     2021, arXiv 2104.09864). projected: [n, heads * head_dim]. angles: from `angles_of`."""
     cosines, sines = angles
     half = head_dim // 2
     for r in range(projected.shape[0]):
-        for h in range(first, last):
+        for h in range(begin, end):
             base = h * head_dim
             for i in range(half):
                 low = projected[r, base + i]
@@ -228,12 +228,12 @@ def rotate(projected, first, last, head_dim, angles, scale):
 
 
 @compiled_only
-def norm_heads(projected, first, last, head_dim, weight, eps):
-    """Norm each of heads `first` to `last` - 1 in place, as Qwen3 does for q and k. projected: [n,
+def norm_heads(projected, begin, end, head_dim, weight, eps):
+    """Norm each of heads `begin` to `end` - 1 in place, as Qwen3 does for q and k. projected: [n,
     heads * head_dim]. Without this weight, do nothing."""
     if weight.address == 0:
         return
-    for h in range(first, last):
+    for h in range(begin, end):
         rows = projected[:, h * head_dim : (h + 1) * head_dim].copy()
         norm(rows, weight, eps, np.float32(1.0), rows)
         for r in range(len(rows)):
@@ -244,9 +244,9 @@ def norm_heads(projected, first, last, head_dim, weight, eps):
 @inlined
 def embed(plan, ids, thread, x):
     """Write the thread's share of the embeddings of `ids`, int64 [n], to x [n, width]."""
-    first, last = thread_range(len(ids), thread, plan.threads, 1)
+    begin, end = thread_range(len(ids), thread, plan.threads, 1)
     table = plan.embedding
-    for r in range(first, last):
+    for r in range(begin, end):
         source = table.address + bytes_of(table.kind, ids[r] * plan.width)
         widen(table.kind, source, x.ctypes.data + r * x.strides[0], plan.width)
 
@@ -266,8 +266,8 @@ def angles_of(frequencies, scaling, start, n):
 
 
 @inlined
-def write_cache(k, v, first, last, start, keys, values):
-    """Write the keys and values of heads `first` to `last` - 1 into the cache, from position
+def write_cache(k, v, begin, end, start, keys, values):
+    """Write the keys and values of heads `begin` to `end` - 1 into the cache, from position
     `start` on.
 
     k, v: [n, kv_heads * head_dim]. keys: [kv_heads, head_dim, capacity]. values: [kv_heads,
@@ -275,7 +275,7 @@ def write_cache(k, v, first, last, start, keys, values):
     """
     head_dim = keys.shape[1]
     for r in range(k.shape[0]):
-        for g in range(first, last):
+        for g in range(begin, end):
             for i in range(head_dim):
                 keys[g, i, start + r] = k[r, g * head_dim + i]
                 values[g, start + r, i] = v[r, g * head_dim + i]
