@@ -47,22 +47,42 @@ def public_files(recordings: Path) -> dict[str, Path]:
 def kept_at() -> str:
     """The address of the page's files that contains their version: browsers keep what they fetched
     from there and need not ask again, since a new release has a new address."""
-    return f"{PAGE_AT}v-{_version()}/"
+    _states_at_start()  # before they are read
+    digest = hashlib.sha256()
+    # Their contents: tools that install a release may give all files one time.
+    for path in sorted(_plain(PAGE)):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(PAGE)} {len(content)}\n".encode())
+        digest.update(content)
+    return f"{PAGE_AT}v-{digest.hexdigest()[:16]}/"
 
 
 def files_at() -> str:
-    """The address of the page's files for a new visit. A file that was changed since the start has
-    the address without a version."""
-    return kept_at() if kept_at() == f"{PAGE_AT}v-{_version()}/" else PAGE_AT
+    """The address of the page's files for a new visit. If a file was changed since the start, it is
+    the one without a version."""
+    if _file_states() == _states_at_start():
+        return kept_at()
+    return PAGE_AT
 
 
-def _version() -> str:
-    """A name for the present state of the page's files."""
-    digest = hashlib.sha256()
-    for path in sorted(_plain(PAGE)):
-        state = path.stat()
-        digest.update(f"{path} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+def is_unchanged(path: Path) -> bool:
+    """Whether this is one of the page's files, and as it was at the start."""
+    return _states_at_start().get(path) == _state(path)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of a file: a visit has no time to read all of them."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _file_states() -> dict[Path, tuple[int, int]]:
+    return {path: _state(path) for path in _plain(PAGE)}
+
+
+@cache
+def _states_at_start() -> dict[Path, tuple[int, int]]:
+    return _file_states()
 
 
 def _plain(folder: Path) -> list[Path]:

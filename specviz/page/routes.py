@@ -23,7 +23,7 @@ from ..runs.html import PAGE, modules_asked_again
 from .audits import NOT_YOURS, PageAudit
 from .document import address_of, api_html, index_html, sign_in_html
 from .failures import PageQuestion, answering
-from .public import PAGE_AT, kept_at, public_files, style_sheet
+from .public import PAGE_AT, is_unchanged, kept_at, public_files, style_sheet
 from .security.addresses import QUESTION_PATH
 from .security.owner import is_own_user
 from .security.password import HINT, WRONG, Password
@@ -91,8 +91,9 @@ def _add_files(page: gr.Server, recordings: Path) -> None:
     # A page that was opened before a new release asks for the earlier version, and gets the new.
     @page.api_route("/page/v-{version}/{name:path}", methods=READ, include_in_schema=False)
     def versioned_file(version: str, name: str) -> Response:
-        response = public_file(PAGE_AT + name)
-        if kept_at() == f"{PAGE_AT}v-{version}/":
+        address = PAGE_AT + name
+        response = public_file(address)
+        if kept_at() == f"{PAGE_AT}v-{version}/" and is_unchanged(files[address]):
             response.headers["cache-control"] = KEPT
         return response
 

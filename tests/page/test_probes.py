@@ -7,8 +7,10 @@ import hashlib
 import io
 import json
 import logging
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from page_server import Site, served
@@ -83,6 +85,8 @@ def test_a_browser_keeps_the_files_of_a_version(site: Site) -> None:
     earlier = site.get("/page/v-0123456789abcdef/player.js")
     assert (earlier.body, earlier.headers["cache-control"]) == (kept.body, "no-cache")
     assert site.get(f"{at}nothing.js").status == 404
+    # It comes with a package, whose version is another.
+    assert site.get(f"{at}plotly.min.js").headers["cache-control"] == "no-cache"
     again = site.get(f"{at}again/1/choose/view.js")
     assert (again.status, again.headers["cache-control"]) == (200, "no-cache")
     style = site.get("/style.css").body.decode()
@@ -91,11 +95,27 @@ def test_a_browser_keeps_the_files_of_a_version(site: Site) -> None:
     assert site.get(f"/{font}").headers["cache-control"].endswith("immutable")
 
 
+def test_a_version_is_of_the_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some tools install all files with one time, and a change may keep a file's size."""
+    monkeypatch.setattr(public, "PAGE", tmp_path)
+    file = tmp_path / "page.js"
+    versions = []
+    for text in ("one", "two", "one"):
+        file.write_text(text)
+        os.utime(file, (0, 0))
+        versions.append(public.kept_at.__wrapped__())
+    first, second, again = versions
+    assert first == again != second
+
+
 def test_a_browser_asks_for_files_that_were_changed_since_the_start(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(public, "_version", lambda: "another")
+    at = files_of(site)
+    monkeypatch.setattr(public, "_state", lambda path: (path.stat().st_size + 1, 0))
     assert files_of(site) == "/page/"
+    # A page that was opened before may load a changed file, which must not count as that version.
+    assert site.get(f"{at}player.js").headers["cache-control"] == "no-cache"
 
 
 def test_what_is_logged_about_a_run_has_the_id_of_its_request(
