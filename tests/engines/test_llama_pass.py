@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from model_families import build
+from model_families import OWN_PASSES, build
 from safetensors.torch import load_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaForCausalLM
@@ -25,16 +25,6 @@ from specviz.sides.fast_gpu.cache import InPlaceCache
 from specviz.sides.fast_gpu.llama_pass import MAX_TOKENS, LlamaPass, llama_pass
 
 VOCAB = 40
-KINDS = [
-    "llama",
-    "qwen 2",
-    "qwen 3",
-    "llama, scaled",
-    "llama, biases",
-    "llama, wide heads",
-    "llama, llama 3 rope",
-    "llama, yarn",
-]
 IDS = torch.arange(2 * MAX_TOKENS) * 7 % VOCAB
 # Operations of torch that compute nothing.
 VIEWS = {
@@ -64,7 +54,7 @@ def logits(cache: InPlaceCache, begin: int, end: int, layers: int | None = None)
     return cache.logits(IDS[begin:end], torch.arange(begin, end), end - begin, layers)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OWN_PASSES)
 def test_logits_are_those_of_the_modules(kind: str):
     model = build(kind, num_key_value_heads=1, num_attention_heads=2)
     for name, parameter in model.named_parameters():
@@ -142,7 +132,7 @@ def test_a_layer_takes_a_third_of_the_kernels():
 # Weights
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OWN_PASSES)
 def test_a_layer_has_the_tensors_of_its_description(kind: str):
     model = build(kind)
     sizes = llama_sizes(model.config)

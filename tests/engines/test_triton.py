@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import torch
 from bare_rounds import short_texts
-from model_families import build
+from model_families import OWN_PASSES, build
 from reference_distribution import continuation_distribution, p_value
 from sentences import Sentences
 from torch import Tensor, nn
@@ -49,16 +49,6 @@ VOCAB = 40
 CAPACITY = 64
 CHUNK = 16
 IDS = torch.arange(CAPACITY) * 7 % VOCAB
-KINDS = [
-    "llama",
-    "qwen 2",
-    "qwen 3",
-    "llama, scaled",
-    "llama, biases",
-    "llama, wide heads",
-    "llama, llama 3 rope",
-    "llama, yarn",
-]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -126,7 +116,7 @@ def assert_same_logits(model: Any, *passes: tuple[int, int], tolerance: float = 
 # The numbers
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OWN_PASSES)
 def test_logits_are_those_of_the_modules(kind: str):
     # Passes up to the end of a chunk, past it, and again after a rollback.
     assert_same_logits(family(kind), (0, 13), (13, 17), (14, 15))

@@ -258,6 +258,18 @@ PAST_ELSEWHERE: dict[str, Kind] = {
     "deepseek 4": ("DeepseekV4", SIZES),
 }
 
+OWN_PASSES = [
+    "llama",
+    "qwen 2",
+    "qwen 3",
+    "llama, scaled",
+    "llama, biases",
+    "llama, wide heads",
+    "llama, llama 3 rope",
+    "llama, yarn",
+]
+"""Kinds that the GPU's own passes compute."""
+
 KINDS = {**FAMILIES, **VARIANTS, **RUNNING, **ONE_BY_ONE, **PAST_ELSEWHERE}
 
 # Id 0: the token for begin, end and padding, which a text may also contain. It has this name
