@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from filed import emitted
 from node import called as computed
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 from sentences import Sentences
 from visitor import PATIENCE, Visitor, few_draws, headline_of, two_places, wait_for
 from wording import chance, visible
@@ -87,6 +87,12 @@ def check_odds(said: str, token: Token) -> None:
     odds, draw = map(float, found.groups())
     assert (odds, draw) == pytest.approx((token.p / token.q, token.u), abs=0.005)
     assert (draw < odds) == (token.outcome == "accepted")
+
+
+def bars_of(drawer: Locator) -> list[str]:
+    """The speed-up at each bar of the panel's γ, from 1 on."""
+    bars = drawer.locator(".sv-gammas i")
+    return cast("list[str]", bars.evaluate_all("all => all.map((bar) => bar.dataset.value)"))
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
@@ -186,14 +192,18 @@ def test_the_panel_explains_the_speed_with_the_figures_of_the_run(visitor: Visit
         shown_figure = page.locator(f"[data-metric={name}]")
         expect(shown_figure).to_be_visible()
         expect(shown_figure).to_have_text(two_places(getattr(m, name)))
-    bars = drawer.locator(".sv-gammas i").evaluate_all("all => all.map((bar) => bar.dataset.value)")
+    bars = bars_of(drawer)
     assert len(bars) == MAX_GAMMA
     if why["best_gamma"]:
         assert bars[why["best_gamma"] - 1] == two_places(why["best_speedup"])
     expect(drawer).to_contain_text(f"Measured in this run: {two_places(why['speedup'])}×.")
     drawer.get_by_role("slider", name="Cost of a guess").fill("1")
-    answer = drawer.locator(".sv-whatif")
-    expect(answer).to_contain_text("no γ would pay")
+    alpha = float(drawer.get_by_role("slider", name="α").input_value())
+    judging, drafted = why["costs"]["judging"], why["costs"]["gamma"]
+    wanted = computed("facts/costs.js", "bestGamma", alpha, 1, judging, drafted, MAX_GAMMA)
+    assert bars_of(drawer) == [two_places(speed) for speed in wanted["speeds"][1:]]
+    drawer.get_by_role("slider", name="α").fill("0")
+    expect(drawer.locator(".sv-whatif")).to_contain_text("no γ would pay")
     drawer.get_by_role("button", name="Back to this run").click()
     visitor.begin(drawer.get_by_role("button", name="Run with γ = 3"))
     visitor.state("ended")
