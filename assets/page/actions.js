@@ -68,8 +68,8 @@ function actionsOn(page, closes) {
   const { compare, explain } = openersOf(page);
   return {
     playOrPause() {
-      const { playing, live, following } = timeline;
-      if (playing || (live && following)) timeline.pause(); else timeline.play();
+      const { isPlaying, isGrowing, isFollowing } = timeline;
+      if (isPlaying || (isGrowing && isFollowing)) timeline.pause(); else timeline.play();
     },
     stepOn() { timeline.step(1); view.speakStep(); },
     stepBack() { timeline.step(-1); },

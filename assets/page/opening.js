@@ -70,7 +70,7 @@ export class Choosing {
   async open() {
     if (!this.#canChoose) return;
     const { address, timeline } = this.#page;
-    if (timeline.playing) timeline.pause(); // the hidden page must not use the processor
+    if (timeline.isPlaying) timeline.pause(); // the hidden page must not use the processor
     const view = await this.#view();
     if (!view) return;
     view.open();

@@ -308,7 +308,7 @@ export class View {
     this.#showPhase(timeline.moment?.phase);
     // Measure once when a visitor first sees a recording play.
     const isMarked = performance.getEntriesByName("specviz-playing").length > 0;
-    if (timeline.playing && timeline.position && !isMarked) performance.mark("specviz-playing");
+    if (timeline.isPlaying && timeline.position && !isMarked) performance.mark("specviz-playing");
   }
 
   /** @type {(rounds: Round[], trace: Trace) => void} */
@@ -406,11 +406,11 @@ export class View {
 
   #state() {
     const { shownRun: { busy, failed, pending, trace }, timeline } = this.#page;
-    const { playing, following, live, position, steps } = timeline;
+    const { isPlaying, isFollowing, isGrowing, position, steps } = timeline;
     if (pending) return "running";
     if (failed) return "error";
-    if (playing || (busy && (following || !live))) return "running";
+    if (isPlaying || (busy && (isFollowing || !isGrowing))) return "running";
     if (!steps.length) return trace?.end && !busy ? "ended" : "idle";
-    return position === steps.length && !live ? "ended" : "paused";
+    return position === steps.length && !isGrowing ? "ended" : "paused";
   }
 }

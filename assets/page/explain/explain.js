@@ -65,7 +65,7 @@ export class Explain {
     find(this.#dialog, `[data-cross=${WITH_DRAFTS}]`).textContent = labelOf(this.#lane);
     const round = this.#roundOf(token ?? null);
     if (!round) return;
-    this.#resume = timeline.playing;
+    this.#resume = timeline.isPlaying;
     if (this.#resume) timeline.pause();
     this.#dialog.showModal();
     this.#show(round);
@@ -96,11 +96,11 @@ export class Explain {
     const index = Number(token instanceof HTMLElement ? token.dataset.round : NaN);
     const named = rounds.find((other) => other.lane === lane && other.index === index);
     if (named) return named;
-    const { steps, live, playing, position } = this.#page.timeline;
+    const { steps, isGrowing, isPlaying, position } = this.#page.timeline;
     const { rounds: done, partial } = this.#page.timeline.shown();
     const played = done.filter((other) => other.lane === this.#lane);
     const last = partial[this.#lane]?.round ?? played[played.length - 1];
-    const isHeld = !playing && !live && position > 0 && position < steps.length;
+    const isHeld = !isPlaying && !isGrowing && position > 0 && position < steps.length;
     const laneRounds = rounds.filter((other) => other.lane === WITH_DRAFTS);
     const offered = position > 0 ? laneRounds.slice(0, played.length) : laneRounds;
     const telling = instructiveRound(offered.length ? offered : laneRounds);

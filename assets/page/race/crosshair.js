@@ -123,7 +123,7 @@ export class Crosshair {
     this.#time = moment;
     this.#charts.cross({ clock: moment, round: under ? under.index + 1 : 1 });
     this.#transport.cross(moment);
-    const isStill = !timeline.playing && !timeline.live;
+    const isStill = !timeline.isPlaying && !timeline.isGrowing;
     for (const lane of this.#grid.lanes) {
       const current = underWay(rounds.filter((round) => round.lane === lane.name), moment);
       const isDone = current === undefined || moment > current.clock;

@@ -49,9 +49,9 @@ export class Transport {
   /** @param {Trace | null} trace */
   show(trace) {
     const { play, scrub, follow, pace } = this.#nodes;
-    const { steps, position, playing, following, live, speed } = this.#timeline;
-    const isRunning = playing || (live && following);
-    const isAtEnd = position === steps.length && !live;
+    const { steps, position, isPlaying, isFollowing, isGrowing, speed } = this.#timeline;
+    const isRunning = isPlaying || (isGrowing && isFollowing);
+    const isAtEnd = position === steps.length && !isGrowing;
     const share = String(position / Math.max(1, steps.length));
     for (const control of this.#needSteps) control.disabled = !steps.length;
     play.setAttribute("aria-label", isRunning ? "Pause" : "Play");
@@ -61,9 +61,9 @@ export class Transport {
     scrub.value = String(position);
     for (const bar of [scrub, this.#bars]) bar?.style.setProperty("--at", share);
     this.#nodes.speed.value = String(speed);
-    follow.hidden = !live || following;
+    follow.hidden = !isGrowing || isFollowing;
     pace.textContent = `played at ${speed}×`;
-    pace.hidden = speed === 1 || following || !steps.length;
+    pace.hidden = speed === 1 || isFollowing || !steps.length;
     this.#shown = trace;
     if (trace) this.#drawBars(trace);
   }
@@ -95,10 +95,10 @@ export class Transport {
    */
   showPosition(done, trace) {
     const { passes, clock } = this.#nodes;
-    const { steps, position, live, following } = this.#timeline;
+    const { steps, position, isGrowing, isFollowing } = this.#timeline;
     const end = this.#timeline.seconds();
     const now = steps[position - 1]?.time ?? 0;
-    const ofTotal = live && following ? "" : ` of ${duration(end, end)}`; // unknown in a live run
+    const ofTotal = isGrowing && isFollowing ? "" : ` of ${duration(end, end)}`; // unknown in a live run
     passes.textContent = `${done} / ${plural(trace.rounds.length, "pass")}`;
     clock.textContent = steps.length ? `${duration(now, end)}${ofTotal}` : "";
   }
@@ -111,7 +111,7 @@ export class Transport {
     const width = this.#width;
     const { count, trace: before, width: old } = this.#drawn;
     // A live run gets more steps in each frame than can be seen.
-    const minSteps = this.#timeline.live ? steps.length / MAX_BARS : 1;
+    const minSteps = this.#timeline.isGrowing ? steps.length / MAX_BARS : 1;
     const isDrawn = before === trace && steps.length - count < minSteps && old === width;
     if (!this.#bars || !width || isDrawn) return;
     this.#drawn = { trace, count: steps.length, width };

@@ -37,7 +37,7 @@ function compact(token) {
 export class Store {
   run = /** @type {string | null} */ (null); // the newest
   trace = /** @type {Trace | null} */ (null); // the shown one
-  #live = /** @type {Trace | null} */ (null); // the newest run's
+  #newest = /** @type {Trace | null} */ (null); // the newest run's
   #ask;
   #on;
   #schema;
@@ -109,17 +109,17 @@ export class Store {
   #apply(delta) {
     if (delta.status) this.#on.status(delta.status, delta.left ?? null);
     if (delta.header) {
-      this.#live = {
+      this.#newest = {
         schema: this.#schema,
         header: asHeader(delta.header),
         rounds: [],
         end: null,
       };
-      this.trace = this.#live;
-      this.#on.header(this.#live);
+      this.trace = this.#newest;
+      this.#on.header(this.#newest);
     }
     if (delta.rounds) this.#add(delta.rounds.map(rebuilt));
-    if (delta.end && this.#live) this.#live.end = asEnd(delta.end);
+    if (delta.end && this.#newest) this.#newest.end = asEnd(delta.end);
     if (delta.over) {
       this.#over = true;
       this.#on.over(delta.error ?? null, Boolean(delta.fall_back), delta.remark ?? "");
@@ -130,8 +130,8 @@ export class Store {
   // its counts at the end.
   /** @param {Round[]} rounds */
   #add(rounds) {
-    if (!this.#live) return;
-    const { rounds: stored } = this.#live;
+    if (!this.#newest) return;
+    const { rounds: stored } = this.#newest;
     let isReplaced = false;
     for (const round of rounds) {
       const isOutdated = (/** @type {Round} */ other) =>
@@ -142,7 +142,7 @@ export class Store {
       }
       stored.push(round);
     }
-    if (isReplaced) this.#on.replaced(this.#live);
+    if (isReplaced) this.#on.replaced(this.#newest);
     else this.#on.rounds(rounds);
   }
 

@@ -52,9 +52,9 @@ function readableSpeed(seconds) {
 export class Timeline {
   steps = /** @type {PlayStep[]} */ ([]);
   position = 0;
-  following = true;
-  playing = false;
-  live = false;
+  isFollowing = true;
+  isPlaying = false;
+  isGrowing = false; // whether the shown run is live, so that steps are still added
   #chosenSpeed = /** @type {number | null} */ (null); // by the visitor, for all runs
   #changed;
   #time = 0; // seconds on the run's clock
@@ -69,9 +69,9 @@ export class Timeline {
     this.#changed = changed;
   }
 
-  /** @param {boolean} live */
-  clear(live) {
-    Object.assign(this, { steps: [], position: 0, following: live, playing: false, live });
+  /** @param {boolean} isGrowing */
+  clear(isGrowing) {
+    Object.assign(this, { steps: [], position: 0, isFollowing: isGrowing, isPlaying: false, isGrowing });
     this.#endSlowRound();
     this.#time = 0;
     this.#changed();
@@ -80,7 +80,7 @@ export class Timeline {
   /** @param {Round[]} rounds */
   add(rounds) {
     this.steps = [...this.steps, ...rounds.flatMap(stepsOf)].sort(compare);
-    if (this.following) this.#moveTo(this.steps.length);
+    if (this.isFollowing) this.#moveTo(this.steps.length);
     this.#changed();
   }
 
@@ -92,13 +92,13 @@ export class Timeline {
     const time = this.#time;
     this.steps = rounds.flatMap(stepsOf).sort(compare);
     const after = this.steps.findIndex((step) => step.time > time);
-    this.#moveTo(this.following || after < 0 ? this.steps.length : after);
+    this.#moveTo(this.isFollowing || after < 0 ? this.steps.length : after);
     this.#changed();
   }
 
   /** No more rounds will come. */
   finish() {
-    this.live = false;
+    this.isGrowing = false;
     this.#changed();
   }
 
@@ -106,8 +106,8 @@ export class Timeline {
     if (!this.steps.length) return;
     if (this.position === this.steps.length) this.#moveTo(0);
     this.#endSlowRound();
-    this.playing = true;
-    this.following = false;
+    this.isPlaying = true;
+    this.isFollowing = false;
     this.#lastFrame = performance.now();
     this.#requestFrame();
     this.#changed();
@@ -167,7 +167,7 @@ export class Timeline {
 
   follow() {
     this.#hold();
-    this.following = true;
+    this.isFollowing = true;
     this.#moveTo(this.steps.length);
     this.#changed();
   }
@@ -182,7 +182,7 @@ export class Timeline {
   get speed() {
     if (this.#chosenSpeed !== null) return this.#chosenSpeed;
     const seconds = this.seconds();
-    return this.live || !seconds ? 1 : readableSpeed(seconds);
+    return this.isGrowing || !seconds ? 1 : readableSpeed(seconds);
   }
 
   /** The seconds of the run, on its own clocks. */
@@ -219,7 +219,7 @@ export class Timeline {
   /** @param {number} now ms */
   #advance(now) {
     this.#waiting = false;
-    if (!this.playing) return;
+    if (!this.isPlaying) return;
     // After it was hidden, a tab continues where it stopped.
     const passed = Math.max(0, Math.min(now - this.#lastFrame, MAX_FRAME));
     this.#lastFrame = now;
@@ -233,11 +233,11 @@ export class Timeline {
       this.position += 1;
     }
     if (this.position === this.steps.length) {
-      this.playing = false;
-      this.following = this.live;
+      this.isPlaying = false;
+      this.isFollowing = this.isGrowing;
     }
-    if (this.position !== before || !this.playing) this.#changed();
-    if (this.playing) this.#requestFrame();
+    if (this.position !== before || !this.isPlaying) this.#changed();
+    if (this.isPlaying) this.#requestFrame();
   }
 
   /**
@@ -258,7 +258,7 @@ export class Timeline {
     while (this.position < this.steps.length && isPast(this.steps[this.position])) this.position += 1;
     if (moment.isOver) {
       this.#hold();
-      this.following = false;
+      this.isFollowing = false;
     } else this.#requestFrame();
     this.#changed();
   }
@@ -275,8 +275,8 @@ export class Timeline {
   }
 
   #hold() {
-    this.following = false;
-    this.playing = false;
+    this.isFollowing = false;
+    this.isPlaying = false;
     this.#endSlowRound();
   }
 }

@@ -105,7 +105,7 @@ export class Stage {
     const { timeline } = this.#page;
     if (this.isGuessing) {
       this.#reveal();
-      if (timeline.live) timeline.follow(); else timeline.play();
+      if (timeline.isGrowing) timeline.follow(); else timeline.play();
     } else if (this.isOn) this.#open(FASTER);
     this.#changed();
   }
