@@ -10,12 +10,15 @@ import pytest
 from forked_page import forked_page
 from playwright.sync_api import expect
 from sentences import Sentences
-from visitor import Visit, Visitor
+from visitor import Visit, Visitor, wait_for
 
 from specviz.core.lanes import LANES
 
 SERVE = Path(__file__).resolve().parent / "serve_loading.py"
+PROMPT = "take your time: a function that checks for palindromes, with assertions."
 TITLE = "Large-1.5B + Small-0.5B"
+STATE_IS_WHOLE = """() => [...document.querySelectorAll(".sv-pending")].every(
+  ({ parentElement: stream }) => stream.scrollHeight <= stream.clientHeight)"""
 
 
 @pytest.fixture
@@ -66,13 +69,16 @@ def test_the_page_says_what_it_loads_and_whose_recording_plays(
     expect(page.locator("[data-stale]")).to_contain_text("Recording")
 
     # A run that is requested meanwhile starts once the pair is loaded.
-    visitor.prompt("take your time")
+    visitor.prompt(PROMPT)
     visitor.set("number input for Length", 48)
     visitor.button("Run").click()
     phase = visitor.lane("speculative").locator("[data-phase]")
     expect(phase).to_contain_text("Your run starts")
     sentences(phase.inner_text(), measured=True)
-    check_pending(visitor, "take your time")
+    check_pending(visitor, PROMPT)
+    page.set_viewport_size({"width": 390, "height": 844})
+    wait_for(page, STATE_IS_WHOLE)
+    page.set_viewport_size({"width": 1440, "height": 900})
 
     # If it is stopped before its first event, the old run stays, which is of another prompt.
     visitor.button("Stop").click()
