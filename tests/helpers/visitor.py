@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from playwright.sync_api import Error, Locator, Page, Route, expect
 
 from specviz import Trace, compute_metrics
+from specviz.core.lanes import Lane
 from specviz.runs.uncertainty import uncertainty
 
 PATIENCE = 60_000  # ms; two busy cores are slow
@@ -74,15 +75,15 @@ def two_places(number: float | None) -> str:
     return "–" if number is None else str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP))
 
 
-def headline_of(trace: Trace) -> str:
+def headline_of(trace: Trace, lane: Lane | None = None) -> str:
     """Return the ratio of a finished run as the page writes it: "?" if the machine was so busy that
-    a round took less time than its target pass."""
-    found = uncertainty(trace)
-    return "?" if found is None or found.doubt == "price" else two_places(speedup_of(trace))
+    a round took less time than its target pass. lane: None is the first."""
+    found = uncertainty(trace, lane)
+    return "?" if found is None or found.doubt == "price" else two_places(speedup_of(trace, lane))
 
 
-def speedup_of(trace: Trace) -> float:
-    speedup = compute_metrics(trace).speedup
+def speedup_of(trace: Trace, lane: Lane | None = None) -> float:
+    speedup = compute_metrics(trace, lane).speedup
     assert speedup is not None
     return speedup
 
