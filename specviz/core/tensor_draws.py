@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .settings import Settings
+from .truncation import truncated
 
 if TYPE_CHECKING:
     from .protocols import RandomSource
@@ -22,8 +23,6 @@ SAFE_TEMPERATURE = 1e-3
 TIE = 2.0**-21
 """The share of a row's highest logit below which a difference counts as rounding. Kernels for one
 and for several tokens round equal logits apart, and both lanes must break such ties alike."""
-
-SHORT_LIST = 1024  # entries that top-p looks at before it sorts a whole vocabulary
 TINY = torch.finfo(torch.float32).tiny  # a lower temperature would be 0 in fp32
 
 
@@ -84,7 +83,7 @@ def probabilities(logits: Tensor, settings: Settings) -> Tensor:
         logits = logits - logits.amax(-1, keepdim=True)
     p = torch.softmax(logits / temperature, -1)
     if 0 < settings.top_k < p.shape[-1] or settings.top_p < 1.0:
-        p = _truncated(p, settings.top_k, settings.top_p)
+        p = truncated(p, settings.top_k, settings.top_p)
     return p
 
 
@@ -110,42 +109,6 @@ def greedy_ids(logits: Tensor) -> Tensor:
 def _one_hot(logits: Tensor, ids: Tensor) -> Tensor:
     """fp32 rows like `logits` [n, vocab], 1 at `ids` [n]."""
     return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, ids.unsqueeze(-1), 1.0)
-
-
-def _truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
-    """`p` restricted to its most probable entries and normalised again; [n, vocab] to [n, vocab].
-
-    Top-p keeps the fewest entries of those that top-k keeps whose share of their mass reaches
-    `top_p`.
-    """
-    vocab = p.shape[-1]
-    k = min(top_k, vocab) or vocab
-    values = _listed(p, k, top_p)
-    mass = values.double().cumsum(-1)  # [n, listed]
-    total = mass[:, -1:] if k < vocab else torch.ones_like(mass[:, :1])
-    before = mass - values.double()
-    kept = before < top_p * total if top_p < 1.0 else torch.ones_like(before, dtype=torch.bool)
-    count = kept.sum(-1, keepdim=True).clamp_(min=1)  # [n, 1]
-    smallest = values.gather(-1, count - 1)  # the least probability that stays
-    above = p > smallest
-    tied = p == smallest
-    # Of entries tied at this probability, the first ones stay, up to the count.
-    kept_ties = tied & (tied.cumsum(-1) <= count - above.sum(-1, keepdim=True))
-    p = torch.where(above | kept_ties, p, 0.0)
-    return p / p.sum(-1, keepdim=True)
-
-
-def _listed(p: Tensor, k: int, top_p: float) -> Tensor:
-    """The k largest entries of `p` [n, vocab], descending, or fewer whose mass reaches `top_p`."""
-    # Top-p takes its share of everything that top-k keeps, so those entries are listed in full.
-    # To check that a short list is enough reads a value: on a GPU the host would wait for it.
-    listed = k
-    if k == p.shape[-1] and p.device.type == "cpu":
-        listed = min(k, SHORT_LIST)
-    values = p.topk(listed).values
-    if listed < k and values.sum(-1).min() < top_p:
-        values = p.topk(k).values
-    return values
 
 
 def draw(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from .registry import verdict_kind
 from .settings import Settings
 from .tensor_draws import residual
 from .text import Pieces
+from .truncation import largest
 from .types import Draft, JudgedRound
 
 LISTED = 5  # alternatives shown per distribution
@@ -251,8 +252,8 @@ def _probabilities_of(ids: Tensor, distributions: Tensor) -> Tensor:
 
 
 def _best(name: str, distributions: Tensor) -> dict[str, Tensor]:
-    best = distributions.topk(min(LISTED, distributions.shape[-1]))
-    return {f"best_{name}": best.values, f"ids_{name}": best.indices}
+    best, ids = largest(distributions, min(LISTED, distributions.shape[-1]))
+    return {f"best_{name}": best, f"ids_{name}": ids}
 
 
 def _best_after_rejection(

@@ -15,8 +15,9 @@ from toy_models import examples
 
 from specviz import Settings
 from specviz.core.draws import drawn_id
-from specviz.core.tensor_draws import SHORT_LIST, draw, probabilities, residual, uniforms
+from specviz.core.tensor_draws import draw, probabilities, residual, uniforms
 from specviz.core.tensor_verdict import decide_on_tensors
+from specviz.core.truncation import LISTS, largest, truncated
 from specviz.sampling import Verdict, verify
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=12)
@@ -97,21 +98,48 @@ def test_top_p_shares_what_top_k_left():
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(temperature=1.0, top_k=SHORT_LIST + 500),
-        Settings(temperature=1.0, top_k=SHORT_LIST + 500, top_p=0.7),
-        Settings(temperature=1.0, top_k=SHORT_LIST + 500, top_p=0.99),
+        Settings(temperature=1.0, top_k=LISTS[-1] + 500),
+        Settings(temperature=1.0, top_k=LISTS[-1] + 500, top_p=0.7),
+        Settings(temperature=1.0, top_k=LISTS[-1] + 500, top_p=0.99),
+        Settings(temperature=1.0, top_p=0.02),
         Settings(temperature=1.0, top_p=0.3),
         Settings(temperature=1.0, top_p=0.9),
+        Settings(temperature=1.0, top_k=40),
         Settings(temperature=1.0, top_k=40, top_p=0.9),
     ],
     ids=lambda s: f"{s.top_k}-{s.top_p}",
 )
 @pytest.mark.parametrize("spread", [0.5, 3.0])
-def test_large_vocabularies_are_truncated_alike(settings: Settings, spread: float):
+@pytest.mark.parametrize("vocab", [4 * LISTS[-1], 40_000])
+def test_large_vocabularies_are_truncated_alike(settings: Settings, spread: float, vocab: int):
     """This holds for any share of the vocabulary that must be sorted."""
-    logits = spread * torch.randn(1, 4 * SHORT_LIST, generator=rng())
+    logits = spread * torch.randn(1, vocab, generator=rng())
     p = probabilities(logits, settings)[0].double().numpy()
     np.testing.assert_allclose(p, processed_distribution(logits[0].tolist(), settings), atol=1e-6)
+
+
+@pytest.mark.parametrize(("top_k", "top_p"), [(3, 1.0), (0, 0.6), (5, 0.6)])
+@pytest.mark.parametrize("vocab", [8, 40_000])
+def test_ties_are_broken_alike_in_vocabularies_of_any_size(top_k: int, top_p: float, vocab: int):
+    p = torch.zeros(2, vocab)
+    p[:, [1, 3, 4, 6, 7]] = 0.2
+    p[1, [0, 7]] = torch.tensor([0.4, 0.0])  # a tie that no end divides
+    p[1, 6] = 0.0
+    kept = truncated(p, top_k, top_p)
+    assert kept[0].nonzero().flatten().tolist() == [1, 3, 4]
+    assert kept[1].nonzero().flatten().tolist() == ([0, 1, 3] if top_k == 3 else [0, 1])
+    assert kept.sum(-1).tolist() == pytest.approx([1.0, 1.0])
+
+
+@examples(40)
+@given(st.integers(1, 9), st.integers(0, 130), st.integers(0, 2**32))
+def test_the_largest_entries_are_those_of_a_sort(count: int, extra: int, seed: int):
+    values = torch.randn(2, 6000 + extra, generator=torch.Generator().manual_seed(seed))
+    values[:, -1 - seed % 100] += 9.0
+    found, ids = largest(values, count)
+    wanted = values.sort(-1, descending=True)
+    assert torch.equal(found, wanted.values[:, :count])
+    assert torch.equal(ids, wanted.indices[:, :count])
 
 
 @pytest.mark.parametrize("temperature", [1e-300, 1e-60, 1e-40, 1e-5])
