@@ -87,7 +87,9 @@ def start_lane(
     options = options or LaneOptions()
     device = pair.device
     started = now(device)
-    other_rule = options.scripted_rule or other_rule_of(settings)
+    other_rule = None
+    if settings.gamma > 0:  # without drafts all rules are alike, and the token rule is fastest
+        other_rule = options.scripted_rule or other_rule_of(settings)
     run_context = make_context(settings, pair.vocab, device, other_rule, lane, options.memory)
     needs_states = options.hidden_states or drafter_kind(settings.drafter).reads_states
     target_engine = make_engine(pair.target, pair.vocab, hidden_states=needs_states)

@@ -272,6 +272,27 @@ def test_each_lane_says_why_it_ended():
     assert end.reasons == dict.fromkeys(LANES, "eos") and end.compared == 3
 
 
+@pytest.mark.parametrize("scripted", [False, True])
+def test_the_rule_of_the_drafts_does_not_slow_the_target_alone(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, scripted: bool
+):
+    """The token rule has the fastest form on each path, and without drafts all rules are alike."""
+    drafted: list[int] = []
+
+    def counted(*arguments: Any) -> torch.Tensor:
+        drafted.append(len(arguments[2]))
+        return decide_on_tensors(*arguments)
+
+    _, rounds, _ = raced(pair, SAMPLED)
+    if not scripted:
+        monkeypatch.setattr(specviz.core.loop, "other_rule_of", lambda _: counted)
+    _, judged_rounds, _ = raced(pair, SAMPLED, decide=counted if scripted else None)
+    wanted = [len(r.drafted) for r in of("speculative", judged_rounds)]
+    assert drafted[-len(wanted) :] == wanted  # warm-ups come before
+    for lane in LANES:
+        assert emitted_ids(of(lane, judged_rounds)) == emitted_ids(of(lane, rounds))
+
+
 def accept_all(*arguments: Any) -> torch.Tensor:
     accepted, next_id = decide_on_tensors(*arguments)
     return torch.stack([torch.full_like(accepted, len(arguments[2])), next_id])

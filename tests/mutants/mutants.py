@@ -154,6 +154,7 @@ MUTANTS = [
     Mutant("verdicts", "check_verdict", "0 <= next_id < vocab", "True", "stand_in_device"),
     # The loop of a lane, and the race
     Mutant("loop", "LaneRun._reached_limit", "if len(self.ids) >= self.budget", "if False", LOOPS),
+    Mutant("loop", "start_lane", "if settings.gamma > 0:", "if True:", "race"),
     Mutant("loop", "SharedPrompt.read", "not engine.take_over(self._engine)", "False", "race"),
     Mutant("loop", "LaneRun.prefill", " + shared_seconds", "", "race"),
     Mutant("loop", "Passes.copy_cache", "other._values[:, :, :length]", "0", "compiled"),
