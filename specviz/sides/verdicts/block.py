@@ -31,11 +31,12 @@ def decide_block(p: Tensor, q: Tensor, drafted: Tensor, u: Tensor, source: Rando
     position = accepted.unsqueeze(0)
     weights_before = torch.cat([weight.new_ones(1), weight])  # of each position
     before = weights_before.index_select(0, position)
-    no_draft = torch.zeros_like(p[:1])  # nothing was drafted at the last position
-    q_rows = torch.cat([q, no_draft])
-    q_last = q_rows.index_select(0, position)[0]
     p_last = p.index_select(0, position)[0]
-    residual = (before.float() * p_last - q_last).clamp_(min=0.0)
+    residual = before.float() * p_last
+    if len(drafted) > 0:  # a static shape
+        # Nothing was drafted at the last position, whatever q is there.
+        q_last = q.index_select(0, position.clamp(max=len(drafted) - 1))[0]
+        residual = (residual - q_last * (position < len(drafted))).clamp_(min=0.0)
     distribution = torch.where(usable(residual.sum()), residual, p_last)
     uniform = uniforms(1, source)[0]
     next_id = draw(distribution, uniform)
@@ -65,15 +66,12 @@ def block_numbers(p: Tensor, q: Tensor, drafted: Tensor) -> tuple[Tensor, Tensor
         product = (product * ratio).clamp(max=1.0)
         products.append(product)
     weight = torch.stack(products) if products else ratios
-    # With a row of zeros after the last draft, the same formula gives its threshold.
-    no_draft = torch.zeros_like(p[:1])
-    q_next = torch.cat([q[1:], no_draft])[: len(drafted)]
-    weighted_p = weight.float().unsqueeze(-1) * p[1:]
-    residual = (weighted_p - q_next).clamp_(min=0.0)
-    mass = residual.sum(-1, dtype=torch.float64)  # S
-    short = 1.0 - weight
+    residual = torch.mul(weight[:-1].float().unsqueeze(-1), p[1 : len(drafted)])
+    mass = residual.sub_(q[1:]).clamp_(min=0.0).sum(-1).double()  # S
+    short = 1.0 - weight[:-1]
     # 0 / 0 where the weight is 1 and the next p and q agree: the next draft is then kept anyway.
     threshold = torch.where(mass + short > 0, mass / (mass + short), 1.0)
+    threshold = torch.cat([threshold, weight[-1:]])
     return weight, threshold
 
 
