@@ -12,12 +12,13 @@ import numpy as np
 import torch
 
 from .draws import Distributions, HostDraws
+from .registry import verdict_kind
 from .tensor_draws import DraftEnd
 from .types import Draft, JudgedRound, RunContext, Verdict, host_ids
 from .verdict import decide_greedily, decide_in_numpy
 
 if TYPE_CHECKING:
-    from .protocols import DraftAtOnce, Engine
+    from .protocols import DraftAtOnce, Engine, HostRule
 
 
 class NumpyPath:
@@ -33,6 +34,7 @@ class NumpyPath:
         self.engine = engine
         self._run = run
         self._draws = run.draws
+        self._decide = _host_rule(run)
         self._draft_at_once = draft_at_once
         self._draft_distributions = Distributions(run.settings, run.vocab)
         self._target_distributions = Distributions(run.settings, run.vocab)
@@ -97,7 +99,8 @@ class NumpyPath:
             drafted_ids = draft.ids
             q = draft.q
         u = self._draws.numbers(len(drafted))
-        if self._run.other_rule is not None:  # it takes tensors
+        if self._decide is None:
+            assert self._run.other_rule is not None
             decision = self._run.other_rule(p, q, drafted_ids, torch.from_numpy(u), self._draws)
             accepted, next_id = decision.tolist()
         elif self._run.settings.greedy:
@@ -105,6 +108,14 @@ class NumpyPath:
             accepted, next_id = decide_greedily(drafted, self._target_distributions.argmax)
         else:
             last = self._draws.numbers(1).item()
-            accepted, next_id = decide_in_numpy(p_array, q.numpy(), drafted, u.tolist(), last)
+            accepted, next_id = self._decide(p_array, q.numpy(), drafted, u.tolist(), last)
         verdict = Verdict.on(len(drafted), accepted, next_id)
         return JudgedRound(draft, drafted, logits, p, u, verdict)
+
+
+def _host_rule(run: RunContext) -> HostRule | None:
+    """The form of the run's rule for rows in the host's memory; None if it has none."""
+    if run.other_rule is None:
+        return decide_in_numpy
+    kind = verdict_kind(run.settings.effective_verdict)
+    return kind.decide_on_host if run.other_rule is kind.decide else None

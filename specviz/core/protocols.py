@@ -15,7 +15,7 @@ from .draws import Distributions
 from .events import RaceEvents
 from .lanes import Lane
 from .settings import Settings
-from .types import Doubles, Draft, JudgedRound, RunContext, TimedRound
+from .types import Doubles, Draft, Floats, JudgedRound, RunContext, TimedRound
 
 if TYPE_CHECKING:
     from .drafter import Drafter
@@ -61,6 +61,11 @@ RandomSource: TypeAlias = torch.Generator | UniformDraws
 
 Rule: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor, RandomSource], Tensor]
 """A rule that judges a draft run, with the signature of `tensor_verdict.decide_on_tensors`."""
+
+HostRule: TypeAlias = Callable[
+    [Floats, Floats, Sequence[int], Sequence[float], float], tuple[int, int]
+]
+"""The same for rows in the host's memory, with the signature of `verdict.decide_in_numpy`."""
 
 
 class Engine(Protocol):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .drafter import Drafter
     from .pair import Pair
-    from .protocols import DecodingPath, Engine, LanguageModel, Rule, StateEngine
+    from .protocols import DecodingPath, Engine, HostRule, LanguageModel, Rule, StateEngine
     from .states import DraftHead, StateReader
     from .types import RunContext
 
@@ -97,6 +97,8 @@ class VerdictKind:
 
     name: in `Settings.verdict`.
     decide: the rule itself, with the signature of `core.tensor_verdict.decide_on_tensors`.
+    decide_on_host: the same rule for rows in the host's memory, where it is faster, with the
+        signature of `core.verdict.decide_in_numpy`; None judges tensors there too.
     label, choice: as a `DrafterKind`'s.
     exact: whether the text follows the target's distribution.
     clause: a clause on what it does.
@@ -136,6 +138,7 @@ class VerdictKind:
     residual: bool = True
     numbers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]] | None = None
     correction: Callable[[Tensor, Tensor, Tensor, int], Tensor | None] | None = None
+    decide_on_host: HostRule | None = None
     package: str | None = None
 
     def __post_init__(self) -> None:

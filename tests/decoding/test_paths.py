@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from specviz.core.eager import EagerEngine
 from specviz.core.engine_choice import eager_only, make_engine
 from specviz.core.loop import decode
 from specviz.core.numpy_path import NumpyPath
-from specviz.core.paths import make_context
+from specviz.core.paths import make_context, other_rule_of
 from specviz.core.settings import RANGES
 from specviz.core.tensor_draws import greedy_ids, probabilities, uniforms
 from specviz.core.tensor_path import TensorPath
 from specviz.core.tensor_verdict import decide_on_tensors
+from specviz.core.types import RunContext
 from specviz.core.verdict import decide_in_numpy
+from specviz.kinds import VERDICTS
 
 VOCAB = 64
 SAMPLINGS: list[dict[str, Any]] = [
@@ -134,9 +137,17 @@ def test_cards_tell_the_numbers_of_their_own_place(
     assert judged > 20 and len(corrected) > 1
 
 
+FORMS = {"token": (decide_on_tensors, decide_in_numpy)} | {
+    kind.name: (kind.decide, kind.decide_on_host) for kind in VERDICTS if kind.decide_on_host
+}
+"""The rules that have two forms, by name: on tensors, and for rows in the host's memory."""
+
+
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
-def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
+@pytest.mark.parametrize("name", FORMS)
+def test_both_forms_of_a_rule_give_one_verdict(name: str, sampling: dict[str, Any]):
     """This includes draws u next to p / q, and p equal to q."""
+    on_tensors, on_host = FORMS[name]
     shared = torch.Generator().manual_seed(2)
     settings = Settings(**sampling)
     verdicts = set()
@@ -151,10 +162,34 @@ def test_both_rules_give_one_verdict(sampling: dict[str, Any]):
             u = uniforms(3, shared) if turn % 2 else ratio.clamp(max=1 - 2**-53)
             ours, theirs = (HostDraws(np.random.SeedSequence(turn)) for _ in range(2))
             last = ours.numbers(1).item()
-            by_numpy = decide_in_numpy(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last)
-            assert list(by_numpy) == decide_on_tensors(p, q, drafted, u, theirs).tolist()
+            by_numpy = on_host(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last)
+            assert list(by_numpy) == on_tensors(p, q, drafted, u, theirs).tolist()
             verdicts.add(by_numpy[0])
-    assert {0, 3} <= verdicts
+    assert {0, 1} <= verdicts
+
+
+@pytest.mark.parametrize("name", [name for name in FORMS if name != "token"])
+def test_a_rule_in_the_hosts_memory_writes_the_same_text(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    settings = Settings(temperature=1.0, verdict=name, gamma=4, max_new_tokens=60, ignore_eos=True)
+    on_host = FORMS[name][1]
+    assert NumpyPath(make_engine(pair.target, VOCAB), context(settings))._decide is on_host
+    quick = draws_of(pair, settings)
+    monkeypatch.setattr("specviz.core.numpy_path._host_rule", lambda _: None)
+    assert quick == draws_of(pair, settings)
+
+
+def test_a_rule_in_place_of_the_settings_rule_is_asked_itself(pair: Pair):
+    """A form for the host's memory belongs to one rule alone."""
+    settings = Settings(temperature=1.0, verdict="block")
+    run = replace(context(settings), other_rule=decide_on_tensors)
+    assert NumpyPath(make_engine(pair.target, VOCAB), run)._decide is None
+
+
+def context(settings: Settings) -> RunContext:
+    rule = other_rule_of(settings)
+    return make_context(settings, VOCAB, torch.device("cpu"), rule, "speculative")
 
 
 def has_compiled_drafts(path: Any) -> bool:

@@ -24,7 +24,7 @@ class Mutant(NamedTuple):
 
 
 DRAWS = "sampling numpy_path paths exactness"
-RULES = "verdicts exactness numpy_path"
+RULES = "verdicts paths exactness numpy_path"
 LOOPS = "loop ends exactness"
 CACHES = "loop paths exactness"
 BLOCKS = "packed_weights"
@@ -146,6 +146,11 @@ MUTANTS = [
     Mutant("verdicts", "block_numbers", "torch.cat([threshold, weight[-1:]])", "torch.cat([threshold, 0 * weight[-1:]])", RULES),
     Mutant("verdicts", "decide_block", "before.float() * p_last", "p_last.clone()", RULES),
     Mutant("verdicts", "decide_block", "q_last * (position < len(drafted))", "q_last", RULES),
+    Mutant("verdicts", "block_in_numpy", "min(1.0, weight * ratio)", "weight * ratio", RULES),
+    Mutant("verdicts", "block_in_numpy", "if uniform < threshold:", "if uniform < weight:", RULES),
+    Mutant("verdicts", "block_in_numpy", "_residual(weight_before, row", "_residual(1.0, row", RULES),
+    Mutant("verdicts", "exact_match_in_numpy", "if drawn != token_id:", "if False:", RULES),
+    Mutant("verdicts", "_host_rule", "if run.other_rule is kind.decide else None", "", RULES),
     Mutant("verdicts", "decide_exact_match", "== drafted) & judged", "== drafted) | judged", RULES),
     Mutant("verdicts", "decide_exact_match", ".long().cumprod(0).sum()", ".long().sum()", RULES),
     Mutant("verdicts", "typical_thresholds", "torch.exp(-entropy)", "torch.exp(entropy)", RULES),

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from ...core.records import VerdictKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from ...core.protocols import RandomSource
+    from ...core.types import Floats
 
 
 def decide_exact_match(
@@ -36,6 +39,22 @@ def decide_exact_match(
     return torch.stack([accepted, next_id])
 
 
+def exact_match_in_numpy(
+    p: Floats, q: Floats, drafted: Sequence[int], u: Sequence[float], last: float
+) -> tuple[int, int]:
+    """Compute `decide_exact_match` in the host's memory, where it draws no more than it compares.
+
+    Arguments and result are those of `core.verdict.decide_in_numpy`.
+    """
+    from ...core.draws import drawn_id
+
+    for position, (token_id, uniform) in enumerate(zip(drafted, u, strict=True)):
+        drawn = drawn_id(p[position], uniform)
+        if drawn != token_id:
+            return position, drawn
+    return len(drafted), drawn_id(p[len(drafted)], last)
+
+
 def exact_match_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
     """The number on the cards of exact match: the probability that a draft is the target's own
     draw."""
@@ -56,6 +75,7 @@ def exact_match_correction(p: Tensor, q: Tensor, drafted: Tensor, position: int)
 EXACT_MATCH = VerdictKind(
     name="exact-match",
     decide=decide_exact_match,
+    decide_on_host=exact_match_in_numpy,
     label="exact match",
     clause="drafts are compared with the target's own draws",
     exactness_note="Exact does not mean the same words, it means the same chances. Here the target "
