@@ -87,9 +87,10 @@ def start_lane(
     options = options or LaneOptions()
     device = pair.device
     started = now(device)
-    other_rule = None
-    if settings.gamma > 0:  # without drafts all rules are alike, and the token rule is fastest
+    other_rule = check = None
+    if settings.gamma > 0:  # else nothing is judged, and the token rule is fastest
         other_rule = options.scripted_rule or other_rule_of(settings)
+        check = None if options.scripted_rule else verdict_check_of(settings)
     run_context = make_context(settings, pair.vocab, device, other_rule, lane, options.memory)
     needs_states = options.hidden_states or drafter_kind(settings.drafter).reads_states
     target_engine = make_engine(pair.target, pair.vocab, hidden_states=needs_states)
@@ -111,7 +112,7 @@ def start_lane(
         path=path,
         drafter=drafter,
         policy=policy_for(settings, pair, target_engine, drafter),
-        check=None if options.scripted_rule else verdict_check_of(settings),
+        check=check,
         annotator=Annotator(pair.tokenizer, settings, ids, target_engine.top_logprobs_only),
         budget=budget,
         context=context_length(pair.target) or budget,

@@ -22,8 +22,9 @@ def truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
     vocab = p.shape[-1]
     k = min(top_k, vocab) or vocab
     if p.device.type == "cpu":
-        for length in LISTS if k == vocab else (k + 1,):
-            kept = _kept_of_list(p, k, top_p, length) if length < vocab else None
+        lengths = LISTS if k == vocab else (k + 1,)
+        for length in lengths:
+            kept = _kept_of_list(p, k, top_p, length)
             if kept is not None:
                 return kept
     values = p.topk(k).values
@@ -39,9 +40,11 @@ def truncated(p: Tensor, top_k: int, top_p: float) -> Tensor:
 def _kept_of_list(p: Tensor, k: int, top_p: float, length: int) -> Tensor | None:
     """Truncate `p` by the `length` largest entries of each row, without a look at the others.
 
-    Returns None if these do not decide it: more than they may stay, or entries are tied at the
-    least probability that stays.
+    Returns None if these do not decide it: they are no part of the row, more than they may stay, or
+    entries are tied at the least probability that stays.
     """
+    if length >= p.shape[-1]:
+        return None
     values, ids = largest(p, length)
     count = _kept_count(values[:, :k], k < p.shape[-1], top_p)
     if torch.any(count == length):
@@ -65,7 +68,7 @@ def _kept_count(values: Tensor, has_top_k: bool, top_p: float) -> Tensor:
 
 
 def _normalised(weights: Tensor) -> Tensor:
-    """Divide each row by its sum, which is fp64: lists of any length have the same one."""
+    """Divide each row by its sum, in fp64: then it hardly depends on how many zeros are in it."""
     return weights / weights.sum(-1, keepdim=True, dtype=torch.float64).to(weights.dtype)
 
 

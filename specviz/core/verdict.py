@@ -38,11 +38,22 @@ def decide_in_numpy(
         accepted += 1
     weights = p[accepted]
     if accepted < len(drafted):
-        residual = np.subtract(p[accepted], q[accepted])
-        np.maximum(residual, 0.0, out=residual)
-        if 0 < residual.sum() < np.inf:  # else rounding left no mass: draw from p
-            weights = residual
+        weights = residual_weights(weights, q[accepted], otherwise=weights)
     return accepted, drawn_id(weights, last)
+
+
+def residual_weights(p: Floats, q: Floats, otherwise: Floats) -> Floats:
+    """max(0, p - q), fp32 [vocab]: the weights of the token that replaces a rejected one, or
+    `otherwise` where rounding left no mass."""
+    weights = surplus(p, q)
+    return weights if 0 < weights.sum() < np.inf else otherwise
+
+
+def surplus(p: Floats, q: Floats) -> Floats:
+    """max(0, p - q), fp32 [vocab]."""
+    difference: Floats = np.subtract(p, q)
+    np.maximum(difference, 0.0, out=difference)
+    return difference
 
 
 def decide_greedily(drafted: Sequence[int], argmax: Sequence[int]) -> tuple[int, int]:

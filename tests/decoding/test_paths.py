@@ -165,7 +165,8 @@ def test_both_forms_of_a_rule_give_one_verdict(name: str, sampling: dict[str, An
             by_numpy = on_host(p.numpy(), q.numpy(), drafted.tolist(), u.tolist(), last)
             assert list(by_numpy) == on_tensors(p, q, drafted, u, theirs).tolist()
             verdicts.add(by_numpy[0])
-    assert {0, 1} <= verdicts
+    # Two draws from one distribution seldom agree three times.
+    assert {0, 1 if name == "exact-match" else 3} <= verdicts
 
 
 @pytest.mark.parametrize("name", [name for name in FORMS if name != "token"])

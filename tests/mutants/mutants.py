@@ -128,9 +128,9 @@ MUTANTS = [
     ),
     Mutant(
         "verdicts",
-        "decide_in_numpy",
-        "np.subtract(p[accepted], q[accepted])",
-        "np.subtract(p[accepted], 0.0)",
+        "surplus",
+        "np.subtract(p, q)",
+        "np.subtract(p, 0.0)",
         "numpy_path paths exactness",
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS = [
     Mutant("verdicts", "decide_block", "q_last * (position < len(drafted))", "q_last", RULES),
     Mutant("verdicts", "block_in_numpy", "min(1.0, weight * ratio)", "weight * ratio", RULES),
     Mutant("verdicts", "block_in_numpy", "if uniform < threshold:", "if uniform < weight:", RULES),
-    Mutant("verdicts", "block_in_numpy", "_residual(weight_before, row", "_residual(1.0, row", RULES),
+    Mutant("verdicts", "block_in_numpy", "np.float32(weight_before) * weights", "np.float32(1.0) * weights", RULES),
     Mutant("verdicts", "exact_match_in_numpy", "if drawn != token_id:", "if False:", RULES),
     Mutant("verdicts", "_host_rule", "if run.other_rule is kind.decide else None", "", RULES),
     Mutant("verdicts", "decide_exact_match", "== drafted) & judged", "== drafted) | judged", RULES),

@@ -37,7 +37,7 @@ function compact(token) {
 export class Store {
   run = /** @type {string | null} */ (null); // the newest
   trace = /** @type {Trace | null} */ (null); // the shown one
-  #newest = /** @type {Trace | null} */ (null); // the newest run's
+  #newest = /** @type {Trace | null} */ (null); // that of the newest run
   #ask;
   #on;
   #schema;

@@ -88,6 +88,7 @@ def block_in_numpy(
     import numpy as np
 
     from ...core.draws import drawn_id
+    from ...core.verdict import residual_weights, surplus
 
     accepted = 0
     weight = weight_before = 1.0
@@ -99,29 +100,18 @@ def block_in_numpy(
             break
         threshold = weight
         if position + 1 < len(drafted):
-            residual = _residual(weight, p[position + 1], q[position + 1])
-            mass = float(residual.sum())  # S
+            weighted_p = np.float32(weight) * p[position + 1]
+            mass = float(surplus(weighted_p, q[position + 1]).sum())  # S
             short = 1.0 - weight
             threshold = mass / (mass + short) if mass + short > 0 else 1.0
         if uniform < threshold:
             accepted = position + 1
             weight_before = weight
-    row = p[accepted]
+    weights = p[accepted]
     if accepted < len(drafted):
-        residual = _residual(weight_before, row, q[accepted])
-        if 0 < residual.sum() < np.inf:  # else rounding left no mass: draw from p
-            row = residual
-    return accepted, drawn_id(row, last)
-
-
-def _residual(weight: float, p: Floats, q: Floats) -> Floats:
-    """max(0, weight p - q), fp32 [vocab]."""
-    import numpy as np
-
-    residual: Floats = np.multiply(p, np.float32(weight))
-    np.subtract(residual, q, out=residual)
-    np.maximum(residual, 0.0, out=residual)
-    return residual
+        weighted_p = np.float32(weight_before) * weights
+        weights = residual_weights(weighted_p, q[accepted], otherwise=weights)
+    return accepted, drawn_id(weights, last)
 
 
 def block_shown(p: Tensor, q: Tensor, drafted: Tensor) -> dict[str, Tensor]:
