@@ -46,6 +46,18 @@ def slow_race(*arguments: Any) -> Iterator[Event]:
         time.sleep(0.01)
 
 
+def stubborn(held: threading.Event) -> Any:
+    """A race that goes on after a round only once `held` is set."""
+
+    def racing(*arguments: Any) -> Iterator[Event]:
+        for event in race(*arguments):
+            yield event
+            if not isinstance(event, Header):
+                held.wait(60)
+
+    return racing
+
+
 def queue_of(racing: Any = slow_race, limits: Limits | None = None) -> RunQueue:
     pair = pair_of(mini(5, spread=2.0), mini(5, seed=1, spread=2.0))
     queue = RunQueue(LocalWorker(lambda *_: pair, racing), limits or Limits())
@@ -154,14 +166,7 @@ def test_a_wait_is_told_from_the_run_that_goes_on(
 
 def test_ones_own_stopped_run_is_no_other_run(sentences: Sentences) -> None:
     held = threading.Event()
-
-    def stubborn(*arguments: Any) -> Iterator[Event]:
-        for event in race(*arguments):
-            yield event
-            if not isinstance(event, Header):
-                held.wait(60)
-
-    queue = queue_of(stubborn)
+    queue = queue_of(stubborn(held))
     first = begun(queue, run_of("a"))
     queue.stop("a")
     again = run_of("a")
@@ -182,14 +187,7 @@ def test_a_visitor_who_stops_a_run_does_not_wait_for_its_pass(
 ) -> None:
     monkeypatch.setattr(jobs, "GRACE", 0.2)
     held = threading.Event()
-
-    def stubborn(*arguments: Any) -> Iterator[Event]:
-        for event in race(*arguments):
-            yield event
-            if not isinstance(event, Header):
-                held.wait(60)
-
-    queue, run = queue_of(stubborn), run_of("a")
+    queue, run = queue_of(stubborn(held)), run_of("a")
     stream = begun(queue, run)
     queue.stop("a")
     rest = [json.loads(text) for text in islice(stream, 6)]  # one comes every half second
